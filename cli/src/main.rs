@@ -1,0 +1,2 @@
+//! The `ottla` binary.
+fn main() {}

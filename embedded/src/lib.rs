@@ -1,0 +1,1 @@
+//! An in-memory Kafka broker on real sockets.

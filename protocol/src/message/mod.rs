@@ -1,0 +1,1 @@
+//! One file an API: its request and its response.

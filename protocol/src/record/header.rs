@@ -1,0 +1,110 @@
+//! Record headers (KIP-82), parsed lazily.
+
+use crate::varint::{read_varint, write_varint};
+use bytes::{BufMut, BytesMut};
+
+/// One header of a record. Keys may repeat; the order is the producer's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header<'b> {
+    /// The key: UTF-8 if the producer kept to the protocol.
+    pub key: &'b [u8],
+    /// The value; `None` is null.
+    pub value: Option<&'b [u8]>,
+}
+
+/// A record's headers: their bytes, and how many. The bytes were checked when the record was parsed, so that iterating can't fail.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Headers<'b> {
+    bytes: &'b [u8],
+    count: usize,
+}
+
+impl<'b> Headers<'b> {
+    /// `count` headers that stand in `bytes` one after the other, already checked: key length varint and key, value length varint
+    /// (-1 for null) and value.
+    pub(crate) fn from_checked(bytes: &'b [u8], count: usize) -> Self {
+        Self { bytes, count }
+    }
+
+    /// How many headers there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The headers in the producer's order.
+    pub fn iter(&self) -> HeadersIter<'b> {
+        HeadersIter { bytes: self.bytes, left: self.count }
+    }
+}
+
+impl<'b> IntoIterator for Headers<'b> {
+    type Item = Header<'b>;
+    type IntoIter = HeadersIter<'b>;
+    fn into_iter(self) -> HeadersIter<'b> {
+        self.iter()
+    }
+}
+
+/// Iterates over [`Headers`].
+#[derive(Clone, Debug)]
+pub struct HeadersIter<'b> {
+    bytes: &'b [u8],
+    left: usize,
+}
+
+impl<'b> HeadersIter<'b> {
+    fn take(&mut self) -> Option<Option<&'b [u8]>> {
+        let (length, used) = read_varint(self.bytes)?;
+        let rest = self.bytes.get(used..)?;
+        let Ok(length) = usize::try_from(length) else {
+            self.bytes = rest;
+            return Some(None);
+        };
+        let (taken, rest) = rest.split_at_checked(length)?;
+        self.bytes = rest;
+        Some(Some(taken))
+    }
+}
+
+impl<'b> Iterator for HeadersIter<'b> {
+    type Item = Header<'b>;
+    fn next(&mut self) -> Option<Header<'b>> {
+        self.left = self.left.checked_sub(1)?;
+        let key = self.take()??;
+        let value = self.take()?;
+        Some(Header { key, value })
+    }
+}
+
+/// Headers with bytes of their own, for building records outside a batch (tests, examples, producers).
+#[derive(Clone, Debug, Default)]
+pub struct OwnedHeaders {
+    bytes: BytesMut,
+    count: usize,
+}
+
+impl OwnedHeaders {
+    /// Adds a header at the end.
+    pub fn push(&mut self, key: &[u8], value: Option<&[u8]>) {
+        write_varint(&mut self.bytes, key.len() as i32);
+        self.bytes.put_slice(key);
+        match value {
+            Some(value) => {
+                write_varint(&mut self.bytes, value.len() as i32);
+                self.bytes.put_slice(value);
+            }
+            None => write_varint(&mut self.bytes, -1),
+        }
+        self.count += 1;
+    }
+
+    /// The same as a view.
+    pub fn as_headers(&self) -> Headers<'_> {
+        Headers::from_checked(&self.bytes, self.count)
+    }
+}

@@ -1,0 +1,1 @@
+//! Reads Kafka in explicit offset ranges.

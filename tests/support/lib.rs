@@ -1,0 +1,1 @@
+//! Starts real Kafka brokers for the tests.
