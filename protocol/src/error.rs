@@ -79,6 +79,14 @@ pub enum DecodeErrorKind {
         /// What the codec said.
         reason: String,
     },
+    /// More bytes than a configured limit allows.
+    #[error("more than {max} bytes, the limit {limit}")]
+    Limit {
+        /// The limit's name.
+        limit: &'static str,
+        /// The most that it allows, in bytes.
+        max: usize,
+    },
     /// A version that this message doesn't have here.
     #[error("version {version} is outside {min}..={max}")]
     Version {
@@ -120,6 +128,14 @@ pub enum EncodeError {
         field: &'static str,
         /// The version asked for.
         version: i16,
+    },
+    /// A codec that could not compress the records of a batch.
+    #[error("records can't be compressed with {codec}: {reason}")]
+    Compression {
+        /// The codec's name.
+        codec: &'static str,
+        /// What the codec said.
+        reason: String,
     },
     /// A version that this message doesn't have here.
     #[error("version {version} is outside {min}..={max}")]
