@@ -137,6 +137,14 @@ pub enum EncodeError {
         /// What the codec said.
         reason: String,
     },
+    /// Tagged fields whose tags don't ascend, or one that the schema knows among the unknown ones.
+    #[error("{field}: tag {tag} is out of order")]
+    TagOrder {
+        /// Where the tagged fields belong.
+        field: &'static str,
+        /// The tag that is not larger than the one before it.
+        tag: u32,
+    },
     /// A version that this message doesn't have here.
     #[error("version {version} is outside {min}..={max}")]
     Version {
