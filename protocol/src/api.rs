@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use std::fmt;
 
 /// An API's number on the wire. APIs that this crate has no messages for have a number all the same.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ApiKey(pub i16);
 
 impl ApiKey {
@@ -108,6 +108,17 @@ pub trait Message: Sized + Default {
     /// # Errors
     /// A version outside [`Self::VERSIONS`], or bytes that are not such a message; positions count from the start of `body`.
     fn decode(version: i16, body: &Bytes) -> Result<Self, DecodeError>;
+
+    /// The message as Kafka's own JSON converters show it: the schema's field names, the fields of the version, tagged ones only where
+    /// they are not at their default. Bytes are shown as `hex:` and lower-case hex digits, uuids in Kafka's text form, error codes as
+    /// numbers.
+    #[cfg(feature = "json")]
+    fn to_json(&self, version: i16) -> serde_json::Value;
+
+    /// Calls `found` for each tagged field that the schema doesn't know, with the path of its structure in the
+    /// [JSON form](Self::to_json): `/topics[0]/partitions[1]`, empty for the message itself.
+    #[cfg(feature = "json")]
+    fn for_each_unknown_tag(&self, found: &mut dyn FnMut(&str, &crate::TaggedField));
 }
 
 /// A request, and the response that answers it.

@@ -79,6 +79,14 @@ pub enum DecodeErrorKind {
         /// What the codec said.
         reason: String,
     },
+    /// More bytes than a configured limit allows.
+    #[error("more than {max} bytes, the limit {limit}")]
+    Limit {
+        /// The limit's name.
+        limit: &'static str,
+        /// The most that it allows, in bytes.
+        max: usize,
+    },
     /// A version that this message doesn't have here.
     #[error("version {version} is outside {min}..={max}")]
     Version {
@@ -120,6 +128,22 @@ pub enum EncodeError {
         field: &'static str,
         /// The version asked for.
         version: i16,
+    },
+    /// A codec that could not compress the records of a batch.
+    #[error("records can't be compressed with {codec}: {reason}")]
+    Compression {
+        /// The codec's name.
+        codec: &'static str,
+        /// What the codec said.
+        reason: String,
+    },
+    /// Tagged fields whose tags don't ascend, or one that the schema knows among the unknown ones.
+    #[error("{field}: tag {tag} is out of order")]
+    TagOrder {
+        /// Where the tagged fields belong.
+        field: &'static str,
+        /// The tag that is not larger than the one before it.
+        tag: u32,
     },
     /// A version that this message doesn't have here.
     #[error("version {version} is outside {min}..={max}")]

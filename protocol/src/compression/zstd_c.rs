@@ -1,0 +1,46 @@
+//! zstd frames by the C library, with one context for all frames.
+//!
+//! A frame is decoded in one call straight into the scratch: the streaming interface would first write to a window of its own and copy.
+//! If the room was too small the frame is decoded again into twice as much; once the scratch has grown that doesn't happen.
+
+use super::{Failure, Scratch};
+use zstd_safe::{DCtx, get_error_name, is_error_kind, zstd_sys::ZSTD_ErrorCode};
+
+/// How much room a frame gets at first, as a multiple of its own size.
+const FIRST_ROOM_RATIO: usize = 8;
+
+#[derive(Default)]
+pub(super) struct Frames {
+    context: Option<DCtx<'static>>,
+}
+
+impl Frames {
+    /// Inflates the frame that `input` begins with, and returns how many bytes it has.
+    pub(super) fn inflate(&mut self, input: &[u8], out: &mut Scratch) -> Result<usize, Failure> {
+        let context = match &mut self.context {
+            Some(context) => context,
+            None => {
+                self.context.insert(DCtx::try_create().ok_or_else(|| Failure::corrupt("no memory for a zstd context"))?)
+            }
+        };
+        let length = zstd_safe::find_frame_compressed_size(input).map_err(describe)?;
+        let frame = input.get(..length).ok_or_else(|| Failure::cut("a frame"))?;
+        if out.reserve(frame.len().saturating_mul(FIRST_ROOM_RATIO)).is_err() {
+            out.reserve(out.max() - out.length())?;
+        }
+        loop {
+            match context.decompress(out.room(), frame) {
+                Ok(written) => {
+                    out.advance(written);
+                    return Ok(length);
+                }
+                Err(code) if is_error_kind(code, ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall) => out.grow()?,
+                Err(code) => return Err(describe(code)),
+            }
+        }
+    }
+}
+
+fn describe(code: usize) -> Failure {
+    Failure::corrupt(get_error_name(code))
+}

@@ -1,0 +1,339 @@
+//! Reads the primitive types of Kafka's protocol from a frame: integers, strings, arrays, byte runs, uuids and tagged fields, each in the
+//! old encoding and in the compact one (KIP-482). It knows no message; [`crate::message`] does.
+//!
+//! ```text
+//!            old                                 compact
+//! string     length i16, -1 is null, UTF-8       length + 1 as uvarint, 0 is null, UTF-8
+//! bytes      length i32, -1 is null              length + 1 as uvarint, 0 is null
+//! array      count i32, -1 is null, elements     count + 1 as uvarint, 0 is null, elements
+//! tags       none                                count uvarint, then (tag uvarint, size uvarint, bytes)…
+//! ```
+//!
+//! A length is a claim: it is held against the bytes that are there before anything is taken. Java's leniencies are kept: every negative
+//! length is null, bytes that are no UTF-8 become U+FFFD, varints may be padded, a bool is any byte but 0.
+
+use crate::uuid::Uuid;
+use crate::varint::read_uvarint;
+use crate::{DecodeError, DecodeErrorKind};
+use bytes::Bytes;
+
+/// The longest string, in bytes, that Kafka reads or writes, whatever the encoding of its length.
+pub const STRING_BYTES_MAX: usize = i16::MAX as usize;
+
+/// How much memory the elements of all arrays of one message may take, strings and byte fields not counted. An element of one byte on the
+/// wire can be a struct of a hundred bytes here, so the frame's length alone is no bound. The metadata of a million partitions fits.
+pub const ARRAY_MEMORY_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+/// A position in a frame, and the reading of what is there. After an error the position is not to be relied upon.
+#[derive(Debug)]
+pub struct Reader<'f> {
+    frame: &'f Bytes,
+    /// What is left: ends where the frame, or the [sub-structure](Self::within) that is being read, ends.
+    rest: &'f [u8],
+    /// Where `rest` ends, from the start of the frame.
+    end: usize,
+    array_memory_left: usize,
+}
+
+impl<'f> Reader<'f> {
+    /// A reader at the start of `frame`; positions in errors count from there.
+    pub fn new(frame: &'f Bytes) -> Self {
+        Self { frame, rest: frame, end: frame.len(), array_memory_left: ARRAY_MEMORY_BYTES_MAX }
+    }
+
+    /// The position, in bytes from the start of the frame.
+    #[inline]
+    pub fn position(&self) -> usize {
+        self.end - self.rest.len()
+    }
+
+    /// How many bytes are left.
+    #[inline]
+    pub fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    #[cold]
+    fn truncated(&self, field: &'static str, needed: usize) -> DecodeError {
+        self.error(field, DecodeErrorKind::Truncated { needed, available: self.rest.len() })
+    }
+
+    #[cold]
+    fn error(&self, field: &'static str, kind: DecodeErrorKind) -> DecodeError {
+        DecodeError::new(field, self.position(), kind)
+    }
+
+    /// The next `count` bytes.
+    ///
+    /// # Errors
+    /// Fewer are left.
+    #[inline]
+    pub fn take(&mut self, count: usize, field: &'static str) -> Result<&'f [u8], DecodeError> {
+        match self.rest.split_at_checked(count) {
+            Some((taken, rest)) => {
+                self.rest = rest;
+                Ok(taken)
+            }
+            None => Err(self.truncated(field, count)),
+        }
+    }
+
+    #[inline]
+    fn array_of<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
+        match self.rest.split_first_chunk() {
+            Some((taken, rest)) => {
+                self.rest = rest;
+                Ok(*taken)
+            }
+            None => Err(self.truncated(field, N)),
+        }
+    }
+
+    /// One byte, signed.
+    ///
+    /// # Errors
+    /// The bytes end.
+    #[inline]
+    pub fn i8(&mut self, field: &'static str) -> Result<i8, DecodeError> {
+        self.array_of(field).map(i8::from_be_bytes)
+    }
+
+    /// Two bytes, big endian.
+    ///
+    /// # Errors
+    /// The bytes end.
+    #[inline]
+    pub fn i16(&mut self, field: &'static str) -> Result<i16, DecodeError> {
+        self.array_of(field).map(i16::from_be_bytes)
+    }
+
+    /// Four bytes, big endian.
+    ///
+    /// # Errors
+    /// The bytes end.
+    #[inline]
+    pub fn i32(&mut self, field: &'static str) -> Result<i32, DecodeError> {
+        self.array_of(field).map(i32::from_be_bytes)
+    }
+
+    /// Eight bytes, big endian.
+    ///
+    /// # Errors
+    /// The bytes end.
+    #[inline]
+    pub fn i64(&mut self, field: &'static str) -> Result<i64, DecodeError> {
+        self.array_of(field).map(i64::from_be_bytes)
+    }
+
+    /// One byte; everything but 0 is true.
+    ///
+    /// # Errors
+    /// The bytes end.
+    #[inline]
+    pub fn bool(&mut self, field: &'static str) -> Result<bool, DecodeError> {
+        self.i8(field).map(|byte| byte != 0)
+    }
+
+    /// Sixteen bytes.
+    ///
+    /// # Errors
+    /// The bytes end.
+    #[inline]
+    pub fn uuid(&mut self, field: &'static str) -> Result<Uuid, DecodeError> {
+        self.array_of(field).map(Uuid)
+    }
+
+    /// An unsigned varint of up to 5 bytes.
+    ///
+    /// # Errors
+    /// The bytes end, or a fifth byte goes on.
+    #[inline]
+    pub fn uvarint(&mut self, field: &'static str) -> Result<u32, DecodeError> {
+        let Some((value, length)) = read_uvarint(self.rest) else {
+            return Err(if self.rest.len() < 5 {
+                self.truncated(field, self.rest.len() + 1)
+            } else {
+                self.error(field, DecodeErrorKind::Varint { max: 5 })
+            });
+        };
+        self.take(length, field)?;
+        Ok(value)
+    }
+
+    /// A compact length or count: one less than the varint, in the 32 bit arithmetic of Java; `None`, for null, if that is negative.
+    #[inline]
+    fn compact_length(&mut self, field: &'static str) -> Result<Option<usize>, DecodeError> {
+        Ok(usize::try_from(self.uvarint(field)?.cast_signed().wrapping_sub(1)).ok())
+    }
+
+    /// A length or count of four bytes; `None`, for null, if it is negative.
+    #[inline]
+    fn old_length(&mut self, field: &'static str) -> Result<Option<usize>, DecodeError> {
+        Ok(usize::try_from(self.i32(field)?).ok())
+    }
+
+    /// A string; `None` is null.
+    ///
+    /// # Errors
+    /// It is longer than what is left or than [`STRING_BYTES_MAX`].
+    #[inline]
+    pub fn nullable_string(&mut self, compact: bool, field: &'static str) -> Result<Option<String>, DecodeError> {
+        let start = self.position();
+        let length = if compact { self.compact_length(field)? } else { usize::try_from(self.i16(field)?).ok() };
+        let Some(length) = length else { return Ok(None) };
+        if length > STRING_BYTES_MAX {
+            let kind = DecodeErrorKind::Length { length: claimed(length), max: STRING_BYTES_MAX };
+            return Err(DecodeError::new(field, start, kind));
+        }
+        let bytes = self.take_claimed(length, start, field)?;
+        Ok(Some(match std::str::from_utf8(bytes) {
+            Ok(text) => text.to_owned(),
+            Err(_) => String::from_utf8_lossy(bytes).into_owned(),
+        }))
+    }
+
+    /// A run of bytes, as a slice of the frame; `None` is null.
+    ///
+    /// # Errors
+    /// It is longer than what is left.
+    #[inline]
+    pub fn nullable_bytes(&mut self, compact: bool, field: &'static str) -> Result<Option<Bytes>, DecodeError> {
+        let start = self.position();
+        let length = if compact { self.compact_length(field)? } else { self.old_length(field)? };
+        length.map(|length| self.bytes_claimed(length, start, field)).transpose()
+    }
+
+    /// An array's count, held against what is left (each element takes at least a byte) and against [`ARRAY_MEMORY_BYTES_MAX`], where
+    /// each element takes `element_memory_bytes`; `None` is null.
+    ///
+    /// # Errors
+    /// A count that can't be right, or is too much.
+    #[inline]
+    pub fn nullable_array(
+        &mut self,
+        compact: bool,
+        element_memory_bytes: usize,
+        field: &'static str,
+    ) -> Result<Option<usize>, DecodeError> {
+        let start = self.position();
+        let count = if compact { self.compact_length(field)? } else { self.old_length(field)? };
+        let Some(count) = count else { return Ok(None) };
+        let max = self.rest.len().min(self.array_memory_left / element_memory_bytes.max(1));
+        if count > max {
+            return Err(DecodeError::new(field, start, DecodeErrorKind::Length { length: claimed(count), max }));
+        }
+        self.array_memory_left -= count * element_memory_bytes;
+        Ok(Some(count))
+    }
+
+    /// How many elements of `element_memory_bytes` to make room for before the first of `count` is read: no more memory than bytes that
+    /// are really there. The rest comes by growing.
+    #[inline]
+    pub fn capacity_for(&self, count: usize, element_memory_bytes: usize) -> usize {
+        count.min(self.rest.len() / element_memory_bytes.max(1))
+    }
+
+    /// Reads a structure of exactly `length` bytes: `read` sees no more than those, and has to take them all.
+    ///
+    /// # Errors
+    /// Fewer bytes are left, `read` fails, or it leaves bytes.
+    pub fn within<T>(
+        &mut self,
+        length: usize,
+        field: &'static str,
+        read: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
+        let start = self.position();
+        let Some((inner, after)) = self.rest.split_at_checked(length) else {
+            return Err(self.truncated(field, length));
+        };
+        let outer_end = self.end;
+        self.rest = inner;
+        self.end = start + length;
+        let value = read(self)?;
+        if !self.rest.is_empty() {
+            return Err(self.error(field, DecodeErrorKind::Leftover { count: self.rest.len() }));
+        }
+        self.rest = after;
+        self.end = outer_end;
+        Ok(value)
+    }
+
+    /// The tagged fields at the end of a structure. `known` is called with each tag and a reader for its bytes: it takes them all and
+    /// says true, or takes nothing and says false; the bytes of those come back, in the order they came.
+    ///
+    /// # Errors
+    /// The bytes end, or a known tag's value does not take exactly its size.
+    pub fn tagged_fields(
+        &mut self,
+        field: &'static str,
+        mut known: impl FnMut(&mut Self, u32) -> Result<bool, DecodeError>,
+    ) -> Result<Vec<TaggedField>, DecodeError> {
+        let start = self.position();
+        let count = self.uvarint(field)?;
+        let mut unknown = Vec::new();
+        if count == 0 {
+            return Ok(unknown);
+        }
+        // A tag and its size take two bytes at least. A count of 2^31 or more is negative for Java, which then reads no tag at all and goes
+        // on in the middle of them: no one writes that.
+        let max = self.rest.len() / 2;
+        if usize::try_from(count).map_or(true, |count| count > max) {
+            return Err(DecodeError::new(field, start, DecodeErrorKind::Length { length: count.into(), max }));
+        }
+        for _ in 0..count {
+            let tag = self.uvarint(field)?;
+            let start = self.position();
+            let size = self.uvarint(field)?;
+            let length = usize::try_from(size).unwrap_or(usize::MAX);
+            if length > self.rest.len() {
+                let kind = DecodeErrorKind::Length { length: size.into(), max: self.rest.len() };
+                return Err(DecodeError::new(field, start, kind));
+            }
+            self.within(length, field, |reader| {
+                if !known(reader, tag)? {
+                    let data = reader.bytes_claimed(length, start, field)?;
+                    unknown.push(TaggedField { tag, data });
+                }
+                Ok(())
+            })?;
+        }
+        Ok(unknown)
+    }
+
+    /// `length` bytes for the field that began at `start` with that length.
+    #[inline]
+    fn take_claimed(&mut self, length: usize, start: usize, field: &'static str) -> Result<&'f [u8], DecodeError> {
+        match self.rest.split_at_checked(length) {
+            Some((taken, rest)) => {
+                self.rest = rest;
+                Ok(taken)
+            }
+            None => {
+                let kind = DecodeErrorKind::Length { length: claimed(length), max: self.rest.len() };
+                Err(DecodeError::new(field, start, kind))
+            }
+        }
+    }
+
+    #[inline]
+    fn bytes_claimed(&mut self, length: usize, start: usize, field: &'static str) -> Result<Bytes, DecodeError> {
+        let from = self.position();
+        self.take_claimed(length, start, field)?;
+        Ok(self.frame.slice(from..from + length))
+    }
+}
+
+/// A length for an error's text.
+fn claimed(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}
+
+/// A tagged field that the schema doesn't know (KIP-482), kept to be written back.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct TaggedField {
+    /// The field's tag. A structure's tags ascend.
+    pub tag: u32,
+    /// The field's value, without its size.
+    pub data: Bytes,
+}
