@@ -1,1 +1,3 @@
 //! The integration tests: one module a subject, one binary.
+
+mod harness;
