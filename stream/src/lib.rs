@@ -1,1 +1,5 @@
 //! Reads Kafka in explicit offset ranges.
+
+mod filter;
+
+pub use filter::{BoundFilter, BytesColumn, Filter, IntColumn, LikeError};
