@@ -3,7 +3,7 @@
 use crate::{
     BrokerAddress, BrokerName, ClientConfig, Error, NodeId,
     conn::{Connection, FramePool},
-    retry::Backoff,
+    retry::{Backoff, pause},
 };
 use std::{
     collections::HashMap,
@@ -79,7 +79,7 @@ impl BrokerPool {
             sleep_until(not_before.into()).await;
         }
         // Noted before the attempt, so that an attempt which the caller gives up counts as well.
-        let pause = broker.backoff.next(&mut rand::rng());
+        let pause = pause(&mut broker.backoff);
         broker.not_before = Some(Instant::now() + pause);
         let connection = Arc::new(Connection::open(&self.config, name.clone(), self.frames.clone()).await?);
         broker.backoff.reset();
@@ -91,6 +91,8 @@ impl BrokerPool {
     /// Whether a connection of this kind is up, without making one.
     pub(crate) fn is_connected(&self, name: &BrokerName, purpose: Purpose) -> bool {
         let broker = self.broker(name);
-        broker.try_lock().is_ok_and(|mut broker| broker.slot(purpose).as_ref().is_some_and(|connection| !connection.is_closed()))
+        broker
+            .try_lock()
+            .is_ok_and(|mut broker| broker.slot(purpose).as_ref().is_some_and(|connection| !connection.is_closed()))
     }
 }

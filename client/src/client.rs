@@ -54,7 +54,8 @@ impl Client {
         match client.refresh_metadata(&TopicSelection::None, Deadline::after(timeout)).await {
             Ok(_) => Ok(client),
             Err(Error::DeadlineExceeded { after, source, .. }) => {
-                let servers = client.config().bootstrap_servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+                let servers =
+                    client.config().bootstrap_servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
                 Err(Error::NoBroker { servers, after, source })
             }
             Err(error) => Err(error),
@@ -122,7 +123,11 @@ impl Deadline {
     }
 
     /// Runs `call` until it ends or the deadline comes; then the error is `timed_out()`.
-    pub(crate) async fn bound<T>(&self, call: impl Future<Output = Result<T>>, timed_out: impl FnOnce() -> Error) -> Result<T> {
+    pub(crate) async fn bound<T>(
+        &self,
+        call: impl Future<Output = Result<T>>,
+        timed_out: impl FnOnce() -> Error,
+    ) -> Result<T> {
         match tokio::time::timeout(self.left(), call).await {
             Ok(result) => result,
             Err(_) => Err(timed_out()),

@@ -1,7 +1,7 @@
 //! What metadata said: brokers, topics, leaders. Pure; who asks and when is in `metadata.rs`.
 
 use crate::{BrokerAddress, BrokerName, NodeId, types::known_topic_id};
-use ottla_protocol::{ErrorCode, Uuid, message::metadata::MetadataResponse};
+use ottla_protocol::{ErrorCode, Uuid, message::MetadataResponse};
 use std::collections::{BTreeMap, HashMap};
 
 /// A topic as metadata shows it.
@@ -83,7 +83,8 @@ impl Cluster {
                         in_sync_replicas: partition.isr_nodes.iter().copied().map(NodeId).collect(),
                     };
                     let older = known.and_then(|topic| topic.partitions.get(&partition.partition_index));
-                    let stays = older.filter(|older| fresh.leader_epoch >= 0 && older.leader_epoch > fresh.leader_epoch);
+                    let stays =
+                        older.filter(|older| fresh.leader_epoch >= 0 && older.leader_epoch > fresh.leader_epoch);
                     (partition.partition_index, stays.cloned().unwrap_or(fresh))
                 })
                 .collect();
@@ -123,10 +124,6 @@ impl Cluster {
         self.topics.get(name)
     }
 
-    pub(crate) fn topic_name(&self, topic_id: Uuid) -> Option<&str> {
-        self.topics.iter().find(|(_, topic)| topic.topic_id == Some(topic_id)).map(|(name, _)| name.as_str())
-    }
-
     /// The partition's leader and its epoch, where both the leader and its address are known.
     pub(crate) fn leader(&self, topic: &str, partition: i32) -> Option<(&BrokerName, i32)> {
         let partition = self.topics.get(topic)?.partitions.get(&partition)?;
@@ -137,7 +134,7 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ottla_protocol::message::metadata::{MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic};
+    use ottla_protocol::message::{MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic};
 
     fn answer(topic_id: u8, leader_id: i32, leader_epoch: i32) -> MetadataResponse {
         let partition = MetadataResponsePartition { partition_index: 0, leader_id, leader_epoch, ..Default::default() };
@@ -147,7 +144,12 @@ mod tests {
             partitions: vec![partition],
             ..Default::default()
         };
-        let brokers = [1, 2].map(|node_id| MetadataResponseBroker { node_id, host: "h".to_owned(), port: 9000 + node_id, ..Default::default() });
+        let brokers = [1, 2].map(|node_id| MetadataResponseBroker {
+            node_id,
+            host: "h".to_owned(),
+            port: 9000 + node_id,
+            ..Default::default()
+        });
         MetadataResponse { brokers: brokers.into(), topics: vec![topic], ..Default::default() }
     }
 

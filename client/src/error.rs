@@ -85,7 +85,7 @@ pub enum Error {
         ours: VersionRange,
     },
     /// The broker answered with an error code.
-    #[error("{api} for {subject} was answered by {broker} with {code}{}", .code.advice())]
+    #[error("{api} for {subject} was answered by {broker} with {code}{}", advice(*.code))]
     Broker {
         /// The API asked.
         api: ApiKey,
@@ -152,6 +152,21 @@ impl Error {
             Self::DeadlineExceeded { source, .. } | Self::NoBroker { source, .. } => source.code(),
             _ => None,
         }
+    }
+}
+
+/// What to do about a code, where that is known.
+fn advice(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => {
+            ": the group has active members, which own its offsets"
+        }
+        ErrorCode::INVALID_TOPIC_EXCEPTION => ": the name is not one that a topic can have",
+        ErrorCode::TOPIC_AUTHORIZATION_FAILED
+        | ErrorCode::GROUP_AUTHORIZATION_FAILED
+        | ErrorCode::CLUSTER_AUTHORIZATION_FAILED => ": the ACLs do not allow it",
+        ErrorCode::CORRUPT_MESSAGE => ": the broker's own copy of the records is damaged",
+        _ => "",
     }
 }
 

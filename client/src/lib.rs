@@ -35,4 +35,6 @@ pub use config::ClientConfig;
 pub use conn::Resolver;
 pub use error::{BrokerName, ConnectError, Error, RequestError, Result, report};
 pub use fetch::{CompletedFetch, FetchError, FetchTarget, Fetcher};
-pub use types::{CommitResults, IsolationLevel, NodeId, OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec, TopicPartition};
+pub use types::{
+    CommitResults, IsolationLevel, NodeId, OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec, TopicPartition,
+};

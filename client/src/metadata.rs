@@ -1,14 +1,12 @@
 //! Asking for metadata: of the topics that are needed, from any broker that answers.
 
 use crate::{
-    BrokerName, Client, ConnectError, Error, Result, Topic,
-    broker_pool::Purpose,
-    client::Deadline,
-    cluster::TopicAnswer,
+    BrokerName, Client, ConnectError, Error, Result, Topic, broker_pool::Purpose, client::Deadline,
+    cluster::TopicAnswer, retry::pause,
 };
 use ottla_protocol::{
     ErrorCode,
-    message::metadata::{MetadataRequest, MetadataRequestTopic},
+    message::{MetadataRequest, MetadataRequestTopic},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -31,9 +29,12 @@ impl TopicSelection {
         let topics = match self {
             Self::None => Some(Vec::new()),
             Self::All => None,
-            Self::Named(names) => {
-                Some(names.iter().map(|name| MetadataRequestTopic { name: Some(name.clone()), ..Default::default() }).collect())
-            }
+            Self::Named(names) => Some(
+                names
+                    .iter()
+                    .map(|name| MetadataRequestTopic { name: Some(name.clone()), ..Default::default() })
+                    .collect(),
+            ),
         };
         // Asking must not create: a typo in a topic's name is an error, not a topic.
         MetadataRequest { topics, allow_auto_topic_creation: false, ..Default::default() }
@@ -64,7 +65,10 @@ impl Client {
             let (broker, answers) = self.refresh_metadata(&selection, deadline).await?;
             let Some(bad) = answers.iter().find(|answer| !answer.code.is_none() || answer.leaderless) else {
                 let cluster = self.cluster();
-                return Ok(names.iter().filter_map(|name| Some((name.clone(), cluster.topic(name)?.clone()))).collect());
+                return Ok(names
+                    .iter()
+                    .filter_map(|name| Some((name.clone(), cluster.topic(name)?.clone())))
+                    .collect());
             };
             let code = if bad.code.is_none() { ErrorCode::LEADER_NOT_AVAILABLE } else { bad.code };
             let unknown = matches!(code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::UNKNOWN_TOPIC_ID);
@@ -76,7 +80,7 @@ impl Client {
                 return Err(error);
             }
             let limit = if unknown { unknown_until } else { deadline };
-            let pause = backoff.next(&mut rand::rng()).min(limit.left());
+            let pause = pause(&mut backoff).min(limit.left());
             deadline.pause(pause, || selection.what(), error).await?;
         }
     }
@@ -88,7 +92,10 @@ impl Client {
     pub async fn all_topics(&self) -> Result<BTreeMap<String, Topic>> {
         let (_, answers) = self.refresh_metadata(&TopicSelection::All, self.api_deadline()).await?;
         let cluster = self.cluster();
-        Ok(answers.into_iter().filter_map(|answer| cluster.topic(&answer.name).cloned().map(|topic| (answer.name, topic))).collect())
+        Ok(answers
+            .into_iter()
+            .filter_map(|answer| cluster.topic(&answer.name).cloned().map(|topic| (answer.name, topic)))
+            .collect())
     }
 
     fn topic_error(&self, broker: &BrokerName, answer: &TopicAnswer, code: ErrorCode) -> Error {
@@ -97,7 +104,11 @@ impl Client {
     }
 
     /// Asks the brokers in turn until one answers.
-    pub(crate) async fn refresh_metadata(&self, topics: &TopicSelection, deadline: Deadline) -> Result<(BrokerName, Vec<TopicAnswer>)> {
+    pub(crate) async fn refresh_metadata(
+        &self,
+        topics: &TopicSelection,
+        deadline: Deadline,
+    ) -> Result<(BrokerName, Vec<TopicAnswer>)> {
         let request = topics.request();
         let mut backoff = self.retry_backoff();
         loop {
@@ -129,7 +140,7 @@ impl Client {
             }
             // The candidates hold at least the bootstrap servers, so there was a failure.
             let Some(last) = last else { continue };
-            deadline.pause(backoff.next(&mut rand::rng()), || topics.what(), last).await?;
+            deadline.pause(pause(&mut backoff), || topics.what(), last).await?;
         }
     }
 
@@ -138,7 +149,11 @@ impl Client {
     fn metadata_candidates(&self) -> Vec<BrokerName> {
         let mut candidates: Vec<BrokerName> = self.cluster().brokers().cloned().collect();
         let bootstrap = self.config().bootstrap_servers.iter();
-        candidates.extend(bootstrap.map(|address| BrokerName { node_id: None, address: address.clone(), advertised_by: None }));
+        candidates.extend(bootstrap.map(|address| BrokerName {
+            node_id: None,
+            address: address.clone(),
+            advertised_by: None,
+        }));
         candidates.sort_by_key(|broker| !self.shared.pool.is_connected(broker, Purpose::Control));
         candidates
     }

@@ -4,10 +4,11 @@ use crate::{
     BrokerName, Client, Error, IsolationLevel, OffsetAndTimestamp, OffsetSpec, Result, TopicPartition,
     client::{Deadline, name_partitions},
     metadata::TopicSelection,
+    retry::pause,
 };
 use ottla_protocol::{
     ApiKey, ErrorCode,
-    message::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic},
+    message::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic},
 };
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::task::JoinSet;
@@ -37,7 +38,7 @@ impl Client {
             }
             let Some(last) = round.last else { continue };
             let what = || format!("looking up offsets of {}", name_partitions(missing.keys()));
-            deadline.pause(backoff.next(&mut rand::rng()), what, last).await?;
+            deadline.pause(pause(&mut backoff), what, last).await?;
             let topics: BTreeSet<String> = missing.keys().map(|partition| partition.topic.clone()).collect();
             self.refresh_metadata(&TopicSelection::Named(topics.into_iter().collect()), deadline).await?;
         }
@@ -78,7 +79,11 @@ impl Client {
     async fn by_leader(&self, wanted: &Wanted, deadline: Deadline) -> Result<Vec<(BrokerName, Wanted)>> {
         let unknown: BTreeSet<String> = {
             let cluster = self.cluster();
-            wanted.keys().filter(|partition| cluster.topic(&partition.topic).is_none()).map(|partition| partition.topic.clone()).collect()
+            wanted
+                .keys()
+                .filter(|partition| cluster.topic(&partition.topic).is_none())
+                .map(|partition| partition.topic.clone())
+                .collect()
         };
         if !unknown.is_empty() {
             self.topics(&unknown.into_iter().collect::<Vec<_>>()).await?;
@@ -88,7 +93,8 @@ impl Client {
         {
             let cluster = self.cluster();
             for (partition, spec) in wanted {
-                let known = cluster.topic(&partition.topic).and_then(|topic| topic.partitions.get(&partition.partition));
+                let known =
+                    cluster.topic(&partition.topic).and_then(|topic| topic.partitions.get(&partition.partition));
                 if known.is_none() {
                     return Err(Error::UnknownPartition { partition: partition.clone() });
                 }
@@ -106,7 +112,8 @@ impl Client {
             && let Some(partition) = leaderless
         {
             // Nothing to ask yet: one look at the metadata, then the caller's back-off.
-            let (broker, _) = self.refresh_metadata(&TopicSelection::Named(vec![partition.topic.clone()]), deadline).await?;
+            let (broker, _) =
+                self.refresh_metadata(&TopicSelection::Named(vec![partition.topic.clone()]), deadline).await?;
             if deadline.left().is_zero() {
                 let code = ErrorCode::LEADER_NOT_AVAILABLE;
                 return Err(Error::Broker { api: ApiKey::METADATA, subject: partition.to_string(), broker, code });
@@ -157,10 +164,15 @@ impl Round {
 fn request(partitions: &Wanted, isolation: IsolationLevel) -> ListOffsetsRequest {
     let mut topics: Vec<ListOffsetsTopic> = Vec::new();
     for (partition, spec) in partitions {
-        let asked = ListOffsetsPartition { partition_index: partition.partition, timestamp: spec.wire(), ..Default::default() };
+        let asked =
+            ListOffsetsPartition { partition_index: partition.partition, timestamp: spec.wire(), ..Default::default() };
         match topics.last_mut().filter(|topic| topic.name == partition.topic) {
             Some(topic) => topic.partitions.push(asked),
-            None => topics.push(ListOffsetsTopic { name: partition.topic.clone(), partitions: vec![asked], ..Default::default() }),
+            None => topics.push(ListOffsetsTopic {
+                name: partition.topic.clone(),
+                partitions: vec![asked],
+                ..Default::default()
+            }),
         }
     }
     ListOffsetsRequest { replica_id: -1, isolation_level: isolation.wire(), topics, ..Default::default() }

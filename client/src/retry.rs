@@ -30,6 +30,11 @@ impl Backoff {
     }
 }
 
+/// The next pause of `backoff`, by the thread's random numbers.
+pub(crate) fn pause(backoff: &mut Backoff) -> Duration {
+    backoff.next(&mut rand::rng())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

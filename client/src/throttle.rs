@@ -1,9 +1,8 @@
 //! Which responses say that the broker has muted the connection (KIP-219).
 
 use ottla_protocol::message::{
-    fetch::FetchResponse, find_coordinator::FindCoordinatorResponse, list_offsets::ListOffsetsResponse, metadata::MetadataResponse,
-    offset_commit::OffsetCommitResponse, offset_fetch::OffsetFetchResponse,
-    offset_for_leader_epoch::OffsetForLeaderEpochResponse,
+    FetchResponse, FindCoordinatorResponse, ListOffsetsResponse, MetadataResponse, OffsetCommitResponse,
+    OffsetFetchResponse, OffsetForLeaderEpochResponse,
 };
 
 /// A response with a `throttle_time_ms`.

@@ -103,7 +103,10 @@ fn groups_are_what_the_group_tool_prints() {
 
     let rows = kafka.group_table("harness-group");
     assert_eq!(rows.len(), 1, "{rows:?}");
-    assert_eq!((rows[0].group.as_str(), rows[0].topic.as_str(), rows[0].partition), ("harness-group", topic.as_str(), 0));
+    assert_eq!(
+        (rows[0].group.as_str(), rows[0].topic.as_str(), rows[0].partition),
+        ("harness-group", topic.as_str(), 0)
+    );
     assert_eq!((rows[0].current_offset, rows[0].log_end_offset, rows[0].lag), (Some(3), Some(5), Some(2)));
     assert_eq!(kafka.group_table("no-such-group"), []);
 
@@ -121,7 +124,8 @@ fn console_tools_and_kcat_see_the_same_records() {
     let sent = kcat(["-b", kafka.bootstrap_servers(), "-P", "-t", &topic, "-p", "0", "-z", "zstd"], b"three\n");
     let _ = sent.expect_code(0);
     assert_eq!(kafka.console_consumer(&topic, 0, 0, 3, &[]), "one\ntwo\nthree\n");
-    let read = kcat(["-b", kafka.bootstrap_servers(), "-C", "-t", &topic, "-p", "0", "-o", "beginning", "-e", "-q"], b"");
+    let read =
+        kcat(["-b", kafka.bootstrap_servers(), "-C", "-t", &topic, "-p", "0", "-o", "beginning", "-e", "-q"], b"");
     assert_eq!(read.expect_code(0).text(), "one\ntwo\nthree\n");
     let wrong = kafka.tool("org.apache.kafka.tools.TopicCommand", &["--describe", "--topic", "no-such-topic"]);
     assert_eq!(wrong.code, 1, "{wrong:?}");

@@ -130,8 +130,15 @@ fn compile(lib: &Path, cache: &Path) -> Result<PathBuf> {
     let partial = cache.join(format!("{name}.partial"));
     let _ = fs::remove_dir_all(&partial);
     let mut javac = Command::new("javac");
-    javac.args(["--release", "17", "-nowarn", "-cp"]).arg(format!("{}/*", lib.display())).arg("-d").arg(&partial).args(&sources);
-    let output = javac.output().map_err(|_| Error::new("javac is missing: a JDK 17 or newer is needed (Debian: apt-get install openjdk-17-jdk-headless)"))?;
+    javac
+        .args(["--release", "17", "-nowarn", "-cp"])
+        .arg(format!("{}/*", lib.display()))
+        .arg("-d")
+        .arg(&partial)
+        .args(&sources);
+    let output = javac.output().map_err(|_| {
+        Error::new("javac is missing: a JDK 17 or newer is needed (Debian: apt-get install openjdk-17-jdk-headless)")
+    })?;
     if !output.status.success() {
         return Err(Error::doing("javac", String::from_utf8_lossy(&output.stderr)));
     }
@@ -142,7 +149,8 @@ fn compile(lib: &Path, cache: &Path) -> Result<PathBuf> {
 /// Kafka 4 needs Java 17.
 fn require_java() -> Result<()> {
     const NEED: &str = "Java 17 or newer is needed (Debian: apt-get install openjdk-17-jdk-headless)";
-    let output = Command::new("java").arg("-version").output().map_err(|_| Error::new(format!("java is missing: {NEED}")))?;
+    let output =
+        Command::new("java").arg("-version").output().map_err(|_| Error::new(format!("java is missing: {NEED}")))?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let major = said.split('"').nth(1).and_then(|v| v.split(['.', '-']).next()?.parse::<u32>().ok());
     match major {

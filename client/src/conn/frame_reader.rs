@@ -6,7 +6,7 @@
 
 use super::{Frame, FramePool};
 use bytes::{BufMut, BytesMut};
-use ottla_protocol::frame_length;
+use ottla_protocol::FrameDecoder;
 use std::{io, sync::Arc};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -19,7 +19,7 @@ const SMALL_FRAME_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub(crate) struct FrameReader {
     pool: Arc<FramePool>,
-    frame_bytes_max: usize,
+    decoder: FrameDecoder,
     prefix: [u8; 4],
     prefix_length: usize,
     /// Bytes of the current frame still to come; meaningful once the prefix is whole.
@@ -30,7 +30,15 @@ pub(crate) struct FrameReader {
 
 impl FrameReader {
     pub(crate) fn new(pool: Arc<FramePool>, frame_bytes_max: usize) -> Self {
-        Self { pool, frame_bytes_max, prefix: [0; 4], prefix_length: 0, missing: 0, buffer: BytesMut::new(), pooled: false }
+        Self {
+            pool,
+            decoder: FrameDecoder::new(frame_bytes_max),
+            prefix: [0; 4],
+            prefix_length: 0,
+            missing: 0,
+            buffer: BytesMut::new(),
+            pooled: false,
+        }
     }
 
     /// The next whole frame, or `None` when the other side closed. Cancel safe.
@@ -62,7 +70,7 @@ impl FrameReader {
     }
 
     fn begin(&mut self) -> Result<(), RequestError> {
-        self.missing = frame_length(self.prefix, self.frame_bytes_max).map_err(RequestError::Frame)?;
+        self.missing = self.decoder.frame_length(self.prefix).map_err(RequestError::Frame)?;
         self.pooled = self.missing > SMALL_FRAME_BYTES;
         self.buffer = if self.pooled { self.pool.take() } else { BytesMut::with_capacity(self.missing) };
         Ok(())

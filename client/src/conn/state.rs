@@ -49,7 +49,9 @@ impl<T> State<T> {
                 self.answered = true;
                 Ok(request.answer_to)
             }
-            other => Err(RequestError::Correlation { expected: other.map_or(-1, |request| request.correlation_id), found }),
+            other => {
+                Err(RequestError::Correlation { expected: other.map_or(-1, |request| request.correlation_id), found })
+            }
         }
     }
 

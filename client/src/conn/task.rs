@@ -5,7 +5,7 @@ use crate::{BrokerName, ClientConfig, ConnectError, Error, RequestError, throttl
 use bytes::{Buf, BytesMut};
 use ottla_protocol::{
     ApiKey, ErrorCode, Message, Request, VersionRange, decode_response, encode_request,
-    message::api_versions::{ApiVersionsRequest, ApiVersionsResponse},
+    message::{ApiVersionsRequest, ApiVersionsResponse},
 };
 use std::{
     collections::BTreeMap,
@@ -45,9 +45,8 @@ impl Connection {
     /// Dials `broker` and learns its versions.
     pub(crate) async fn open(config: &ClientConfig, broker: BrokerName, pool: Arc<FramePool>) -> Result<Self, Error> {
         let start = Instant::now();
-        let stream = dial(config, &broker.address)
-            .await
-            .map_err(|source| Error::Connect { broker: broker.clone(), source })?;
+        let stream =
+            dial(config, &broker.address).await.map_err(|source| Error::Connect { broker: broker.clone(), source })?;
         let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
         let reader = FrameReader::new(pool, config.frame_bytes_max);
         tokio::spawn(run(stream, reader, receiver));
@@ -57,7 +56,8 @@ impl Connection {
         match timeout(limit, connection.negotiate(limit)).await {
             Ok(result) => result?,
             Err(_) => {
-                let source = ConnectError::Timeout { after: config.socket_connection_setup_timeout, attempts: Vec::new() };
+                let source =
+                    ConnectError::Timeout { after: config.socket_connection_setup_timeout, attempts: Vec::new() };
                 return Err(Error::Connect { broker: connection.broker, source });
             }
         }
@@ -75,13 +75,13 @@ impl Connection {
         let mut version = ApiVersionsRequest::VERSIONS.max;
         let response = loop {
             let frame = self.exchange(&request, version, limit).await?;
-            let error = frame.bytes().get(4..6).and_then(|code| code.first_chunk::<2>()).map(|code| i16::from_be_bytes(*code));
-            if error != Some(ErrorCode::UNSUPPORTED_VERSION.0) || version == 0 {
-                break self.decode::<ApiVersionsRequest>(version, &frame)?;
+            let (_, response) = ApiVersionsResponse::decode_any(version, frame.bytes())
+                .map_err(|source| self.failed::<ApiVersionsRequest>(version, source.into()))?;
+            if response.error_code != ErrorCode::UNSUPPORTED_VERSION || version == 0 {
+                break response;
             }
-            let answer = self.decode::<ApiVersionsRequest>(0, &frame)?;
-            let theirs = answer.api_keys.iter().find(|api| api.api_key == ApiKey::API_VERSIONS.0);
-            version = theirs.map_or(0, |api| api.max_version.clamp(0, version - 1));
+            let theirs = response.versions_of(ApiKey::API_VERSIONS);
+            version = theirs.map_or(0, |theirs| theirs.max.clamp(0, version - 1));
         };
         if !response.error_code.is_none() {
             return Err(Error::Broker {
@@ -147,7 +147,12 @@ impl Connection {
     }
 
     /// Sends `request` and waits for the frame that answers it.
-    pub(crate) async fn exchange<R: Request>(&self, request: &R, version: i16, limit: Duration) -> Result<Frame, Error> {
+    pub(crate) async fn exchange<R: Request>(
+        &self,
+        request: &R,
+        version: i16,
+        limit: Duration,
+    ) -> Result<Frame, Error> {
         let (command, answer) = self.command(request, version, limit)?;
         if self.commands.send(command).await.is_err() {
             return Err(self.failed::<R>(version, RequestError::Closed { on_first_request: false }));
@@ -170,9 +175,14 @@ impl Connection {
         result.map_err(|source| self.failed::<R>(version, source))
     }
 
-    fn command<R: Request>(&self, request: &R, version: i16, timeout: Duration) -> Result<(Command, PendingAnswer), Error> {
+    fn command<R: Request>(
+        &self,
+        request: &R,
+        version: i16,
+        timeout: Duration,
+    ) -> Result<(Command, PendingAnswer), Error> {
         let mut frame = BytesMut::with_capacity(256);
-        encode_request(request, version, 0, Some(&self.client_id), &mut frame)
+        encode_request(version, 0, Some(&self.client_id), request, &mut frame)
             .map_err(|source| self.failed::<R>(version, source.into()))?;
         let (answer_to, answer) = oneshot::channel();
         Ok((Command::Send { frame, timeout, answer_to }, answer))
@@ -191,7 +201,11 @@ impl Connection {
 }
 
 fn versions_of(response: &ApiVersionsResponse) -> BTreeMap<ApiKey, VersionRange> {
-    response.api_keys.iter().map(|api| (ApiKey(api.api_key), VersionRange::new(api.min_version, api.max_version))).collect()
+    response
+        .api_keys
+        .iter()
+        .map(|api| (ApiKey(api.api_key), VersionRange::new(api.min_version, api.max_version)))
+        .collect()
 }
 
 /// Moves bytes until the socket fails, the other side closes, or nobody holds the handle and nothing is out.

@@ -143,9 +143,13 @@ mod tests {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
             listener.local_addr().unwrap().port()
         };
-        let addresses: Vec<SocketAddr> = ["127.0.0.1", "127.0.0.2"].map(|ip| format!("{ip}:{port}").parse().unwrap()).to_vec();
+        let addresses: Vec<SocketAddr> =
+            ["127.0.0.1", "127.0.0.2"].map(|ip| format!("{ip}:{port}").parse().unwrap()).to_vec();
         let config = config(addresses);
         let error = dial(&config, &config.bootstrap_servers[0]).await.unwrap_err().to_string();
-        assert!(error.contains(&format!("127.0.0.1:{port}")) && error.contains(&format!("127.0.0.2:{port}")), "{error}");
+        assert!(
+            error.contains(&format!("127.0.0.1:{port}")) && error.contains(&format!("127.0.0.2:{port}")),
+            "{error}"
+        );
     }
 }

@@ -23,7 +23,8 @@ impl Budget {
     /// Reserves `bytes`, unless that would exceed the limit. When nothing is held, any amount is admitted: one batch larger than the whole
     /// budget must be readable.
     pub(crate) fn try_reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
-        let fits = |used: usize| (used == 0 || used.saturating_add(bytes) <= self.limit).then(|| used.saturating_add(bytes));
+        let fits =
+            |used: usize| (used == 0 || used.saturating_add(bytes) <= self.limit).then(|| used.saturating_add(bytes));
         self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).ok()?;
         Some(Reservation { budget: self.clone(), bytes })
     }

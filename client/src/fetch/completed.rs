@@ -3,15 +3,15 @@
 use super::{budget::Reservation, engine::Command};
 use crate::{TopicPartition, conn::Frame};
 use bytes::Bytes;
-use ottla_protocol::message::fetch::AbortedTransaction;
+use ottla_protocol::message::AbortedTransaction;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// A response's frame and the budget it holds, shared by the partitions in it.
 #[derive(Debug)]
 pub(super) struct HeldFrame {
-    pub(super) frame: Frame,
-    /// Held for its `Drop`.
+    /// Both are held for their `Drop`.
+    pub(super) _frame: Frame,
     pub(super) _reservation: Reservation,
 }
 
@@ -29,7 +29,7 @@ pub struct CompletedFetch {
     pub(super) last_stable_offset: i64,
     pub(super) log_start_offset: i64,
     pub(super) _frame: Arc<HeldFrame>,
-    pub(super) done: DoneSignal,
+    pub(super) _done: DoneSignal,
 }
 
 impl CompletedFetch {

@@ -24,8 +24,8 @@ use crate::{
 };
 use ottla_protocol::{
     ErrorCode, Message,
-    message::fetch::{FetchRequest, FetchResponse, PartitionData},
-    record::next_fetch_offset,
+    message::{FetchRequest, FetchResponse, PartitionData},
+    record::{RecordBatches, next_fetch_offset},
 };
 use std::{
     cmp::Reverse,
@@ -169,11 +169,21 @@ impl Engine {
         fetched: mpsc::UnboundedSender<Result<CompletedFetch, FetchError>>,
         commands: mpsc::UnboundedSender<Command>,
     ) -> Self {
-        let mut partitions: Vec<PartitionState> =
-            targets.into_iter().enumerate().map(|(index, target)| PartitionState::new(index, target, client.retry_backoff())).collect();
+        let mut partitions: Vec<PartitionState> = targets
+            .into_iter()
+            .enumerate()
+            .map(|(index, target)| PartitionState::new(index, target, client.retry_backoff()))
+            .collect();
         Self {
             budget: client.shared.budget.clone(),
-            unrouted: partitions.iter_mut().filter(|state| state.status == Status::Ready).map(|state| { state.queued = true; state.index }).collect(),
+            unrouted: partitions
+                .iter_mut()
+                .filter(|state| state.status == Status::Ready)
+                .map(|state| {
+                    state.queued = true;
+                    state.index
+                })
+                .collect(),
             over: partitions.iter().filter(|state| state.is_over()).count(),
             partitions,
             client,
@@ -322,10 +332,17 @@ impl Engine {
             }
         }
         for index in routed {
-            let planned = self.partitions.get(index).and_then(|state| Some((state.target.partition.topic.clone(), state.target.topic_id?)));
-            let known = planned.as_ref().and_then(|(topic, _)| self.client.cluster().topic(topic).and_then(|topic| topic.topic_id));
+            let planned = self
+                .partitions
+                .get(index)
+                .and_then(|state| Some((state.target.partition.topic.clone(), state.target.topic_id?)));
+            let known = planned
+                .as_ref()
+                .and_then(|(topic, _)| self.client.cluster().topic(topic).and_then(|topic| topic.topic_id));
             match (planned, known) {
-                (Some((_, planned)), Some(known)) if planned != known => self.give_up(index, FetchErrorKind::TopicRecreated),
+                (Some((_, planned)), Some(known)) if planned != known => {
+                    self.give_up(index, FetchErrorKind::TopicRecreated)
+                }
                 _ => self.enqueue(index),
             }
         }
@@ -454,7 +471,8 @@ impl Engine {
     /// that a second request can follow at once. A long poll takes all. Two ranges of one partition never share a request.
     fn choose(&mut self, key: LaneKey) -> Vec<Asked> {
         let config = self.client.config();
-        let fill = usize::try_from(config.fetch_max_bytes / config.max_partition_fetch_bytes.max(1)).unwrap_or(1).max(1);
+        let fill =
+            usize::try_from(config.fetch_max_bytes / config.max_partition_fetch_bytes.max(1)).unwrap_or(1).max(1);
         let Some(lane) = self.lanes.get_mut(&key) else { return Vec::new() };
         let count = match lane.purpose {
             Purpose::Fetch if lane.requests == 0 => fill.min(lane.queue.len().div_ceil(2)),
@@ -513,7 +531,9 @@ impl Engine {
             if let Some(state) = self.state(index) {
                 state.queued = false;
             }
-            let Some(partition) = self.partitions.get(index).map(|state| state.target.partition.clone()) else { continue };
+            let Some(partition) = self.partitions.get(index).map(|state| state.target.partition.clone()) else {
+                continue;
+            };
             let gone = self.client.cluster().topic(&partition.topic).is_none();
             let (error, limit) = if gone {
                 (Error::UnknownTopic { topic: partition.topic }, UNKNOWN_TOPIC_LIMIT)
@@ -521,7 +541,10 @@ impl Engine {
                 let broker = BrokerName { node_id: None, address: self.any_address(), advertised_by: None };
                 let code = ErrorCode::LEADER_NOT_AVAILABLE;
                 let subject = partition.to_string();
-                (Error::Broker { api: ottla_protocol::ApiKey::METADATA, subject, broker, code }, self.client.config().default_api_timeout)
+                (
+                    Error::Broker { api: ottla_protocol::ApiKey::METADATA, subject, broker, code },
+                    self.client.config().default_api_timeout,
+                )
             };
             self.failed(index, error, limit.min(self.client.config().default_api_timeout));
         }
@@ -558,21 +581,25 @@ impl Engine {
         let endpoints: HashMap<i32, BrokerAddress> = response
             .node_endpoints
             .iter()
-            .filter_map(|node| Some((node.node_id, BrokerAddress { host: node.host.clone(), port: u16::try_from(node.port).ok()? })))
+            .filter_map(|node| {
+                Some((node.node_id, BrokerAddress { host: node.host.clone(), port: u16::try_from(node.port).ok()? }))
+            })
             .collect();
-        let frame = Arc::new(HeldFrame { frame, _reservation: reservation });
+        let frame = Arc::new(HeldFrame { _frame: frame, _reservation: reservation });
         let mut data: Vec<Option<PartitionData>> = asked.iter().map(|_| None).collect();
         let index = Index::new(&asked, version);
         // A topic may occur more than once in an answer, and in any order.
         for mut topic in response.responses {
             for partition in std::mem::take(&mut topic.partitions) {
-                if let Some(place) = index.find(&topic, partition.partition_index).and_then(|place| data.get_mut(place)) {
+                if let Some(place) = index.find(&topic, partition.partition_index).and_then(|place| data.get_mut(place))
+                {
                     *place = Some(partition);
                 }
             }
         }
         // Where others came with data, one without may have been left out for lack of room.
-        let crowded = data.iter().flatten().any(|data| data.records.as_ref().is_some_and(|records| !records.is_empty()));
+        let crowded =
+            data.iter().flatten().any(|data| data.records.as_ref().is_some_and(|records| !records.is_empty()));
         for (asked, data) in asked.iter().zip(data) {
             match data {
                 None => self.partition_error(asked, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, &broker, None),
@@ -590,7 +617,9 @@ impl Engine {
         let config = self.client.config();
         let (poll_timeout, isolation) = (config.poll_timeout, config.isolation_level);
         let commands = self.commands.clone();
-        let Some(state) = self.partitions.get_mut(asked.index).filter(|state| state.status == Status::InFlight) else { return };
+        let Some(state) = self.partitions.get_mut(asked.index).filter(|state| state.status == Status::InFlight) else {
+            return;
+        };
         let log_end = match isolation {
             IsolationLevel::ReadUncommitted => data.high_watermark,
             IsolationLevel::ReadCommitted => data.last_stable_offset,
@@ -616,8 +645,11 @@ impl Engine {
         let fetch_offset = state.fetch_offset;
         let next_offset = next_fetch_offset(&records, fetch_offset);
         if next_offset <= fetch_offset {
-            let bytes = records.len();
-            self.give_up(asked.index, FetchErrorKind::NoProgress { bytes });
+            let source = match RecordBatches::new(&records).next() {
+                Some(Err(error)) => FetchErrorKind::Batch(error),
+                _ => FetchErrorKind::NoProgress { bytes: records.len() },
+            };
+            self.give_up(asked.index, source);
             return;
         }
         state.advanced(next_offset, log_end);
@@ -631,7 +663,7 @@ impl Engine {
             last_stable_offset: data.last_stable_offset,
             log_start_offset: data.log_start_offset,
             _frame: frame.clone(),
-            done: DoneSignal { target: asked.index, commands },
+            _done: DoneSignal { target: asked.index, commands },
         }));
         self.after_change(asked.index);
     }
@@ -668,7 +700,8 @@ impl Engine {
                 return;
             }
         }
-        let error = Error::Broker { api: FetchRequest::API_KEY, subject: partition.to_string(), broker: broker.clone(), code };
+        let error =
+            Error::Broker { api: FetchRequest::API_KEY, subject: partition.to_string(), broker: broker.clone(), code };
         // "Retriable" by its type, but the bytes on the broker's disk will be the same next time.
         if !(code.is_retriable() || code == ErrorCode::UNKNOWN_SERVER_ERROR) || code == ErrorCode::CORRUPT_MESSAGE {
             self.give_up(asked.index, FetchErrorKind::Client(error));

@@ -14,7 +14,7 @@ pub use completed::CompletedFetch;
 pub use engine::Fetcher;
 
 use crate::{Error, TopicPartition};
-use ottla_protocol::{DecodeError, Uuid};
+use ottla_protocol::{Uuid, record::BatchError};
 use std::time::Duration;
 
 /// A partition's range to read.
@@ -84,9 +84,9 @@ pub enum FetchErrorKind {
         /// How many bytes.
         bytes: usize,
     },
-    /// A batch header that can't be right.
-    #[error("a batch can't be read: {0}")]
-    Header(DecodeError),
+    /// A batch whose header can't be right.
+    #[error(transparent)]
+    Batch(BatchError),
     /// The broker could not be asked, or refused.
     #[error(transparent)]
     Client(Error),

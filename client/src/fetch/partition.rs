@@ -101,11 +101,21 @@ impl PartitionState {
     }
 
     /// A try failed. Returns the pause before the next, or the error when tries went on for longer than `limit`.
-    pub(super) fn failed(&mut self, now: Instant, error: Error, limit: Duration, rng: &mut impl rand::Rng) -> Result<Duration, FetchErrorKind> {
+    pub(super) fn failed(
+        &mut self,
+        now: Instant,
+        error: Error,
+        limit: Duration,
+        rng: &mut impl rand::Rng,
+    ) -> Result<Duration, FetchErrorKind> {
         let since = *self.failing_since.get_or_insert(now);
         if now.saturating_duration_since(since) >= limit {
             let what = format!("fetching {}", self.target.partition);
-            return Err(FetchErrorKind::Client(Error::DeadlineExceeded { what, after: limit, source: Box::new(error) }));
+            return Err(FetchErrorKind::Client(Error::DeadlineExceeded {
+                what,
+                after: limit,
+                source: Box::new(error),
+            }));
         }
         self.status = Status::BackingOff;
         Ok(self.backoff.next(rng))

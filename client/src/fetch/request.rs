@@ -4,7 +4,7 @@ use super::partition::PartitionState;
 use crate::ClientConfig;
 use ottla_protocol::{
     Uuid,
-    message::fetch::{FetchPartition, FetchRequest, FetchTopic, FetchableTopicResponse},
+    message::{FetchPartition, FetchRequest, FetchTopic, FetchableTopicResponse},
 };
 use std::collections::HashMap;
 

@@ -1,10 +1,10 @@
 //! OffsetCommit, as a group without members: the caller has assigned the partitions itself.
 
 use super::coordinator::{Answer, group_error};
-use crate::{Client, CommitResults, Error, OffsetAndMetadata, Result, TopicPartition, conn::Connection};
+use crate::{Client, CommitResults, Error, OffsetAndMetadata, Result, TopicPartition, conn::Connection, retry::pause};
 use ottla_protocol::{
     ErrorCode, Message, Uuid,
-    message::offset_commit::{OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic},
+    message::{OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic},
 };
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ impl Client {
             if missing.is_empty() {
                 return Ok(results);
             }
-            tokio::time::sleep(backoff.next(&mut rand::rng()).min(deadline.left())).await;
+            tokio::time::sleep(pause(&mut backoff).min(deadline.left())).await;
         }
     }
 
@@ -64,14 +64,16 @@ impl Client {
         topic_ids: &BTreeMap<String, Uuid>,
     ) -> Result<Answer<CommitResults>> {
         let all_ids = offsets.keys().all(|partition| topic_ids.contains_key(&partition.topic));
-        let version = connection.version::<OffsetCommitRequest>(if all_ids { i16::MAX } else { TOPIC_IDS_SINCE - 1 })?;
+        let version =
+            connection.version::<OffsetCommitRequest>(if all_ids { i16::MAX } else { TOPIC_IDS_SINCE - 1 })?;
         let by_id = version >= TOPIC_IDS_SINCE;
         let request = request(group, offsets, by_id.then_some(topic_ids));
         let response = connection.call_version(&request, version, self.config().request_timeout).await?;
         let names: BTreeMap<Uuid, &str> = topic_ids.iter().map(|(name, id)| (*id, name.as_str())).collect();
         let mut results = CommitResults::new();
         for topic in &response.topics {
-            let name = if by_id { names.get(&topic.topic_id).copied().unwrap_or_default() } else { topic.name.as_str() };
+            let name =
+                if by_id { names.get(&topic.topic_id).copied().unwrap_or_default() } else { topic.name.as_str() };
             for answer in &topic.partitions {
                 let code = answer.error_code;
                 // These speak of the coordinator, whatever partition they stand beside.

@@ -1,9 +1,11 @@
 //! Which broker keeps a group's offsets, and calling it until it answers.
 
-use crate::{BrokerAddress, BrokerName, Client, Error, NodeId, Result, client::Deadline, conn::Connection};
+use crate::{
+    BrokerAddress, BrokerName, Client, Error, NodeId, Result, client::Deadline, conn::Connection, retry::pause,
+};
 use ottla_protocol::{
     ApiKey, ErrorCode, Message,
-    message::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse},
+    message::{FindCoordinatorRequest, FindCoordinatorResponse},
 };
 use std::sync::{Arc, PoisonError};
 
@@ -31,7 +33,7 @@ impl Client {
             if last.code().is_some_and(ErrorCode::refreshes_coordinator) {
                 self.forget_coordinator(group);
             }
-            deadline.pause(backoff.next(&mut rand::rng()), what, last).await?;
+            deadline.pause(pause(&mut backoff), what, last).await?;
         }
     }
 
@@ -78,7 +80,7 @@ impl Client {
                 Err(error) => return Err(error),
             };
             let what = || format!("finding the coordinator of group '{group}'");
-            deadline.pause(backoff.next(&mut rand::rng()), what, error).await?;
+            deadline.pause(pause(&mut backoff), what, error).await?;
         }
     }
 

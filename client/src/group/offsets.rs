@@ -4,8 +4,9 @@ use super::coordinator::{Answer, group_error};
 use crate::{Client, Error, OffsetAndMetadata, Result, TopicPartition, conn::Connection};
 use ottla_protocol::{
     ErrorCode, Message,
-    message::offset_fetch::{
-        OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics, OffsetFetchResponse,
+    message::{
+        OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+        OffsetFetchResponse,
     },
 };
 use std::collections::BTreeMap;
@@ -30,31 +31,36 @@ impl Client {
         group: &str,
         partitions: Option<&[TopicPartition]>,
     ) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>> {
-        self.with_coordinator(group, self.api_deadline(), "looking up the committed offsets", async |connection: &Connection| {
-            let version = connection.version::<OffsetFetchRequest>(NAMES_UNTIL)?;
-            let request = request(group, partitions, version);
-            let response = connection.call_version(&request, version, self.config().request_timeout).await?;
-            let (code, answers) = answers(response, group, version);
-            if !code.is_none() {
-                let error = group_error(OffsetFetchRequest::API_KEY, group, connection, code);
-                return if code.is_retriable() { Ok(Answer::Retry(error)) } else { Err(error) };
-            }
-            let mut committed = BTreeMap::new();
-            for (partition, code, offset, leader_epoch, metadata) in answers {
+        self.with_coordinator(
+            group,
+            self.api_deadline(),
+            "looking up the committed offsets",
+            async |connection: &Connection| {
+                let version = connection.version::<OffsetFetchRequest>(NAMES_UNTIL)?;
+                let request = request(group, partitions, version);
+                let response = connection.call_version(&request, version, self.config().request_timeout).await?;
+                let (code, answers) = answers(response, group, version);
                 if !code.is_none() {
-                    let subject = format!("{partition} of group '{group}'");
-                    let broker = connection.broker().clone();
-                    let error = Error::Broker { api: OffsetFetchRequest::API_KEY, subject, broker, code };
+                    let error = group_error(OffsetFetchRequest::API_KEY, group, connection, code);
                     return if code.is_retriable() { Ok(Answer::Retry(error)) } else { Err(error) };
                 }
-                // -1 is "none", and so is what another client stored by mistake: no record has a negative offset.
-                if offset >= 0 {
-                    let leader_epoch = (leader_epoch >= 0).then_some(leader_epoch);
-                    committed.insert(partition, OffsetAndMetadata { offset, leader_epoch, metadata });
+                let mut committed = BTreeMap::new();
+                for (partition, code, offset, leader_epoch, metadata) in answers {
+                    if !code.is_none() {
+                        let subject = format!("{partition} of group '{group}'");
+                        let broker = connection.broker().clone();
+                        let error = Error::Broker { api: OffsetFetchRequest::API_KEY, subject, broker, code };
+                        return if code.is_retriable() { Ok(Answer::Retry(error)) } else { Err(error) };
+                    }
+                    // -1 is "none", and so is what another client stored by mistake: no record has a negative offset.
+                    if offset >= 0 {
+                        let leader_epoch = (leader_epoch >= 0).then_some(leader_epoch);
+                        committed.insert(partition, OffsetAndMetadata { offset, leader_epoch, metadata });
+                    }
                 }
-            }
-            Ok(Answer::Done(committed))
-        })
+                Ok(Answer::Done(committed))
+            },
+        )
         .await
     }
 }
@@ -71,14 +77,23 @@ fn request(group: &str, partitions: Option<&[TopicPartition]>, version: i16) -> 
             ..Default::default()
         });
         let topics = partitions.map(|_| topics.collect());
-        return OffsetFetchRequest { group_id: group.to_owned(), topics, require_stable: version >= 7, ..Default::default() };
+        return OffsetFetchRequest {
+            group_id: group.to_owned(),
+            topics,
+            require_stable: version >= 7,
+            ..Default::default()
+        };
     }
     let topics = by_topic.into_iter().map(|(name, partition_indexes)| OffsetFetchRequestTopics {
         name: name.to_owned(),
         partition_indexes,
         ..Default::default()
     });
-    let group = OffsetFetchRequestGroup { group_id: group.to_owned(), topics: partitions.map(|_| topics.collect()), ..Default::default() };
+    let group = OffsetFetchRequestGroup {
+        group_id: group.to_owned(),
+        topics: partitions.map(|_| topics.collect()),
+        ..Default::default()
+    };
     OffsetFetchRequest { groups: vec![group], require_stable: true, ..Default::default() }
 }
 

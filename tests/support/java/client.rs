@@ -118,7 +118,10 @@ impl JavaClient {
     #[track_caller]
     #[must_use]
     pub fn leaders(&self, topic: &str) -> Vec<i32> {
-        array(&self.call(json!({"op": "describeTopic", "topic": topic}))["leaders"]).iter().map(|v| int(v) as i32).collect()
+        array(&self.call(json!({"op": "describeTopic", "topic": topic}))["leaders"])
+            .iter()
+            .map(|v| int(v) as i32)
+            .collect()
     }
 
     /// Raises a topic's partitions to `total`.
@@ -172,11 +175,13 @@ impl JavaClient {
     pub fn transaction(&self, transactional_id: &str, config: &[(&str, &str)]) -> Transaction {
         let handle = unique("transaction");
         // As for Produce: what is sent between two flushes is one batch.
-        let mut settings = pairs(&[("linger.ms", "60000"), ("batch.size", "1000000"), ("delivery.timeout.ms", "120000")]);
+        let mut settings =
+            pairs(&[("linger.ms", "60000"), ("batch.size", "1000000"), ("delivery.timeout.ms", "120000")]);
         for (key, value) in config {
             settings[*key] = json!(value);
         }
-        let command = json!({"op": "transactionOpen", "handle": handle, "transactionalId": transactional_id, "config": settings});
+        let command =
+            json!({"op": "transactionOpen", "handle": handle, "transactionalId": transactional_id, "config": settings});
         self.call(command);
         Transaction { client: self.clone(), handle }
     }
