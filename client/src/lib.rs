@@ -25,6 +25,7 @@ mod group;
 mod metadata;
 mod offsets;
 mod retry;
+mod settings;
 mod throttle;
 mod types;
 
@@ -35,6 +36,7 @@ pub use config::ClientConfig;
 pub use conn::Resolver;
 pub use error::{BrokerName, ConnectError, Error, RequestError, Result, report};
 pub use fetch::{CompletedFetch, FetchError, FetchTarget, Fetcher};
+pub use settings::{SettingEffect, SettingError};
 pub use types::{
     CommitResults, IsolationLevel, NodeId, OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec, TopicPartition,
 };
