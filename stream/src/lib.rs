@@ -2,4 +2,4 @@
 
 mod filter;
 
-pub use filter::{BoundFilter, BytesColumn, Filter, IntColumn, LikeError};
+pub use filter::{BoundFilter, BytesColumn, Filter, IntColumn, LikeError, WhereError};

@@ -127,6 +127,10 @@ impl IntColumn {
         Filter { node: Node::Int(self.0, test) }
     }
 
+    pub(super) fn is_timestamp(self) -> bool {
+        self.0 == IntSource::Timestamp
+    }
+
     pub(super) fn compare(self, op: CompareOp, literal: i64) -> Filter {
         self.test(IntTest::Compare(op, literal))
     }

@@ -114,7 +114,7 @@ impl BoundNode {
 
 const ANYTHING: RangeInclusive<i64> = i64::MIN..=i64::MAX;
 /// Empty; begins at the end so that it is also the largest lower bound.
-const NOTHING: RangeInclusive<i64> = i64::MAX..=i64::MIN;
+const NOTHING: RangeInclusive<i64> = RangeInclusive::new(i64::MAX, i64::MIN);
 
 /// How good a set of literals is: few, then long, then fewer. No literals at all is best: nothing can match.
 fn rank(literals: &[&[u8]]) -> (bool, usize, Reverse<usize>) {

@@ -17,14 +17,16 @@ mod like_matcher;
 mod node;
 mod truth;
 mod utf8;
+mod where_clause;
 
 pub use bound::BoundFilter;
 pub use column::{BytesColumn, IntColumn};
 pub use like::LikeError;
+pub use where_clause::WhereError;
 
 use node::{BytesSource, Closure, IntSource, Node};
 use ottla_protocol::record::Record;
-use std::{fmt, ops, sync::Arc};
+use std::{fmt, ops, str::FromStr, sync::Arc};
 use truth::Truth;
 
 /// A condition on records.
@@ -99,6 +101,11 @@ impl Filter {
         Self { node: Node::Constant(Truth::False) }
     }
 
+    /// NULL as a condition: neither true nor false, so that its negation keeps nothing either.
+    fn unknown() -> Self {
+        Self { node: Node::Constant(Truth::Unknown) }
+    }
+
     /// A condition in Rust. It is called for every record that the conditions beside it let through, from whichever thread reads.
     pub fn from_fn(keep: impl Fn(&Record<'_>) -> bool + Send + Sync + 'static) -> Self {
         Self { node: Node::Closure(Closure(Arc::new(keep))) }
@@ -140,6 +147,23 @@ impl ops::Not for Filter {
     type Output = Self;
     fn not(self) -> Self {
         Self { node: self.node.not() }
+    }
+}
+
+impl FromStr for Filter {
+    type Err = WhereError;
+
+    /// Parses an SQL condition on the columns `key`, `value`, `topic`, `partition`, `offset`, `timestamp`, `timestampType` and
+    /// `headers['…']`, with `=`, `<>`, `<`, `<=`, `>`, `>=`, `LIKE … [ESCAPE …]`, `IN`, `BETWEEN`, `IS [NOT] NULL`, `AND`, `OR`, `NOT`.
+    ///
+    /// ```
+    /// use ottla_stream::Filter;
+    /// let filter: Filter = "value LIKE '%ERROR%' AND timestamp >= TIMESTAMP '2023-11-14 22:13:20'".parse()?;
+    /// assert_eq!(filter, Filter::value().contains("ERROR").and(Filter::timestamp().ge(1_700_000_000_000)));
+    /// # Ok::<(), ottla_stream::WhereError>(())
+    /// ```
+    fn from_str(text: &str) -> Result<Self, WhereError> {
+        where_clause::parse(text)
     }
 }
 

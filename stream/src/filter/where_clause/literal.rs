@@ -1,0 +1,80 @@
+//! Literals in a condition, and the columns they are compared with.
+
+use super::super::Filter;
+use super::super::column::{BytesColumn, IntColumn};
+use super::super::compare::CompareOp;
+use super::timestamp;
+
+/// A literal with the byte where it stands.
+pub(super) struct Literal {
+    pub(super) value: LiteralValue,
+    pub(super) position: usize,
+}
+
+pub(super) enum LiteralValue {
+    /// Text or `X'…'`.
+    Bytes(Vec<u8>),
+    Int(i64),
+    /// `TIMESTAMP '…'`: milliseconds since the epoch.
+    Timestamp(i64),
+    Boolean,
+    Null,
+}
+
+/// A column.
+#[derive(Clone)]
+pub(super) enum Column {
+    Bytes(BytesColumn),
+    Int(IntColumn),
+    /// All headers: only IS NULL has a meaning for them.
+    Headers,
+}
+
+/// What a literal is to a column of bytes or of numbers, when it is not of its type.
+pub(super) struct WrongType(pub(super) String);
+
+impl Column {
+    pub(super) fn compare(self, op: CompareOp, literal: LiteralValue) -> Result<Filter, WrongType> {
+        match self {
+            Self::Bytes(column) => {
+                let bytes = bytes(&column, literal)?;
+                Ok(bytes.map_or_else(Filter::unknown, |bytes| column.compare(op, bytes)))
+            }
+            Self::Int(column) => {
+                let number = number(column, literal)?;
+                Ok(number.map_or_else(Filter::unknown, |number| column.compare(op, number)))
+            }
+            Self::Headers => Err(headers_need_a_key()),
+        }
+    }
+}
+
+pub(super) fn headers_need_a_key() -> WrongType {
+    WrongType("headers is all headers; compare one of them, as headers['key'], or write headers IS NULL".to_owned())
+}
+
+/// The literal as bytes; `None` for NULL.
+pub(super) fn bytes(column: &BytesColumn, literal: LiteralValue) -> Result<Option<Vec<u8>>, WrongType> {
+    match literal {
+        LiteralValue::Bytes(bytes) => Ok(Some(bytes)),
+        LiteralValue::Null => Ok(None),
+        LiteralValue::Int(_) | LiteralValue::Timestamp(_) | LiteralValue::Boolean => {
+            Err(WrongType(format!("{} is bytes; it compares with text like 'abc' or bytes like X'616263'", column.0)))
+        }
+    }
+}
+
+/// The literal as a number; `None` for NULL.
+pub(super) fn number(column: IntColumn, literal: LiteralValue) -> Result<Option<i64>, WrongType> {
+    let is_timestamp = column.is_timestamp();
+    match literal {
+        LiteralValue::Int(number) => Ok(Some(number)),
+        LiteralValue::Timestamp(ms) if is_timestamp => Ok(Some(ms)),
+        LiteralValue::Null => Ok(None),
+        _ if is_timestamp => Err(WrongType(format!(
+            "timestamp compares with a number of milliseconds since 1970 or with TIMESTAMP '…' ({})",
+            timestamp::FORM
+        ))),
+        _ => Err(WrongType(format!("{} is a number; it compares with a whole number like 42", column.0))),
+    }
+}
