@@ -362,6 +362,11 @@ impl EmbeddedBroker {
         self.shared.with(|cluster| cluster.coordinator(key))
     }
 
+    /// Moves the coordinator of a group or a transactional id; the others answer NOT_COORDINATOR from now on.
+    pub fn set_coordinator(&self, key: &str, node: i32) {
+        self.shared.update(|cluster| cluster.coordinators.insert(key.to_owned(), node));
+    }
+
     // Faults and what arrived.
 
     /// Asks `hook` about every request of an API before it is handled. Of several hooks the newest is asked first; the first that does

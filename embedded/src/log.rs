@@ -198,18 +198,16 @@ impl PartitionLog {
         self.epochs.iter().rev().find(|&&(_, start)| start <= offset).map_or(-1, |&(epoch, _)| epoch)
     }
 
-    /// The largest epoch not above `epoch` and the offset where the next one begins, as OffsetForLeaderEpoch answers; `None` when
-    /// the log knows no such epoch. `current_epoch` is the leader's.
+    /// The largest epoch not above `epoch` and the offset where the next one begins, as OffsetForLeaderEpoch answers; `None` for an
+    /// epoch that is yet to come. `current_epoch` is the leader's, which may have written nothing yet.
     pub(crate) fn epoch_end(&self, epoch: i32, current_epoch: i32) -> Option<(i32, i64)> {
-        if epoch == current_epoch {
-            return Some((epoch, self.end_offset));
+        if epoch >= current_epoch {
+            return (epoch == current_epoch).then_some((epoch, self.end_offset));
         }
         let index = self.epochs.partition_point(|&(known, _)| known <= epoch);
         let end = self.epochs.get(index).map_or(self.end_offset, |&(_, start)| start);
-        match index.checked_sub(1).and_then(|index| self.epochs.get(index)) {
-            Some(&(known, _)) => Some((known, end)),
-            None => None,
-        }
+        let floor = index.checked_sub(1).and_then(|index| self.epochs.get(index));
+        Some((floor.map_or(epoch, |&(known, _)| known), end))
     }
 
     /// The first record at or after `timestamp` (milliseconds since 1970) below `until_offset`.

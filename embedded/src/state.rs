@@ -2,7 +2,7 @@
 //! lock; the files in `api/` act on it, and a watch channel tells waiting requests that something changed.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -76,6 +76,8 @@ pub(crate) struct Cluster {
     pub(crate) transactions: Transactions,
     /// One cache a node, as real brokers have.
     pub(crate) sessions: BTreeMap<i32, FetchSessions>,
+    /// The coordinators of groups and transactional ids that were moved.
+    pub(crate) coordinators: BTreeMap<String, i32>,
 }
 
 impl Cluster {
@@ -87,6 +89,7 @@ impl Cluster {
             groups: BTreeMap::new(),
             transactions: Transactions::default(),
             sessions: BTreeMap::new(),
+            coordinators: BTreeMap::new(),
         }
     }
 
@@ -103,6 +106,9 @@ impl Cluster {
 
     /// The node that coordinates a group or a transactional id.
     pub(crate) fn coordinator(&self, key: &str) -> i32 {
+        if let Some(&node) = self.coordinators.get(key) {
+            return node;
+        }
         let sum = key.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
         self.node_at(sum)
     }
@@ -245,7 +251,7 @@ pub(crate) fn now_ms() -> i64 {
 
 /// 64 bits that differ from call to call: std seeds each `RandomState` apart.
 pub(crate) fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
+    RandomState::new().hash_one(now_ms())
 }
 
 /// Kafka avoids ids whose text form begins with a dash; the version bits of a random UUID are set as in Java.

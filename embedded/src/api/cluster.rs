@@ -86,9 +86,9 @@ pub(super) fn describe_cluster(
     request: &DescribeClusterRequest,
 ) -> DescribeClusterResponse {
     let response = DescribeClusterResponse::default().with_cluster_id(text(&cluster.id));
-    let checked = context.check_whole().and_then(|()| {
-        if request.endpoint_type == BROKER_ENDPOINTS { Ok(()) } else { Err(ResponseError::UnsupportedEndpointType) }
-    });
+    let is_known = request.endpoint_type == BROKER_ENDPOINTS;
+    let checked =
+        context.check_whole().and(if is_known { Ok(()) } else { Err(ResponseError::UnsupportedEndpointType) });
     if let Err(error) = checked {
         return response.with_error_code(error.code()).with_error_message(Some(text(&error.to_string())));
     }

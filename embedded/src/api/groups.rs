@@ -1,7 +1,6 @@
 //! Classic group membership (JoinGroup, SyncGroup, Heartbeat, LeaveGroup) and the group tool's ListGroups, DescribeGroups and
 //! DeleteGroups. The rules of the state are in [`crate::group`]; here they meet requests and waiting.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -338,7 +337,5 @@ pub(super) fn delete(cluster: &mut Cluster, context: &Context, request: DeleteGr
         });
         DeletableGroupResult::default().with_group_id(id).with_error_code(code(&deleted))
     });
-    let results: BTreeMap<GroupId, DeletableGroupResult> =
-        results.map(|result| (result.group_id.clone(), result)).collect();
-    DeleteGroupsResponse::default().with_results(results.into_values().collect())
+    DeleteGroupsResponse::default().with_results(results.collect())
 }

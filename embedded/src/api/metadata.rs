@@ -58,10 +58,10 @@ fn find(
                 .with_error_code(ResponseError::UnknownTopicId.code()),
         };
     };
-    if let (None, Some(partitions)) = (cluster.topics.get(name.as_str()), create_partitions) {
-        if let Err(error) = cluster.create_topic(name, partitions, 1, BTreeMap::new()) {
-            return MetadataResponseTopic::default().with_name(Some(name.clone())).with_error_code(error.code());
-        }
+    if let (None, Some(partitions)) = (cluster.topics.get(name.as_str()), create_partitions)
+        && let Err(error) = cluster.create_topic(name, partitions, 1, BTreeMap::new())
+    {
+        return MetadataResponseTopic::default().with_name(Some(name.clone())).with_error_code(error.code());
     }
     match cluster.topics.get(name.as_str()) {
         Some(topic) => describe(context, name, topic),

@@ -51,13 +51,13 @@ pub(super) fn handle(cluster: &mut Cluster, context: &Context, request: ProduceR
                     .with_log_append_time_ms(appended.log_append_time_ms)
                     .with_log_start_offset(appended.log_start_offset),
                 Err(error) => {
-                    if error == ResponseError::NotLeaderOrFollower && context.version >= CURRENT_LEADER {
-                        if let Some(partition) = name.as_deref().and_then(|name| cluster.partition(name, index)) {
-                            response.current_leader = LeaderIdAndEpoch::default()
-                                .with_leader_id(BrokerId(partition.leader))
-                                .with_leader_epoch(partition.leader_epoch);
-                            leaders.insert(partition.leader);
-                        }
+                    let is_moved = error == ResponseError::NotLeaderOrFollower && context.version >= CURRENT_LEADER;
+                    let partition = name.as_deref().and_then(|name| cluster.partition(name, index));
+                    if let Some(partition) = partition.filter(|_| is_moved) {
+                        response.current_leader = LeaderIdAndEpoch::default()
+                            .with_leader_id(BrokerId(partition.leader))
+                            .with_leader_epoch(partition.leader_epoch);
+                        leaders.insert(partition.leader);
                     }
                     response.with_base_offset(-1).with_log_append_time_ms(-1).with_log_start_offset(-1)
                 }
