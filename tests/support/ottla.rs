@@ -114,7 +114,13 @@ impl Ottla {
             None => process::read_all(stdout),
         };
         let stderr = Lines::read(child.stderr.take().expect("piped"));
-        RunningOttla { child, stdout: Some(stdout), stderr, deadline: Instant::now() + self.timeout, args: self.args.clone() }
+        RunningOttla {
+            child,
+            stdout: Some(stdout),
+            stderr,
+            deadline: Instant::now() + self.timeout,
+            args: self.args.clone(),
+        }
     }
 
     /// The binary: `$OTTLA_BIN`, or built once in the profile and target folder of the running test.
@@ -146,7 +152,14 @@ fn build() -> Result<PathBuf> {
         other => other.to_owned(),
     };
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).args(["build", "-q", "-p", "ottla", "--profile", &profile]);
+    cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).args([
+        "build",
+        "-q",
+        "-p",
+        "ottla",
+        "--profile",
+        &profile,
+    ]);
     // Cargo marks the target folder; a test built with --target lies one folder further down.
     if parent.join("CACHEDIR.TAG").exists() {
         cargo.arg("--target-dir").arg(parent);

@@ -40,7 +40,11 @@ impl Signal {
         let doing = || format!("kill -{name} {process}");
         // Without unsafe code the way to kill(2) is the shell's own kill.
         let output = Command::new("sh").args(["-c", &doing()]).output().map_err(|e| Error::doing(doing(), e))?;
-        if output.status.success() { Ok(()) } else { Err(Error::doing(doing(), String::from_utf8_lossy(&output.stderr))) }
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(Error::doing(doing(), String::from_utf8_lossy(&output.stderr)))
+        }
     }
 }
 

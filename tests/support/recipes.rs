@@ -73,7 +73,9 @@ impl Recipe {
 
     fn topic_config(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Cmp => &[("cleanup.policy", "compact"), ("segment.ms", "1000"), ("min.cleanable.dirty.ratio", "0.01")],
+            Self::Cmp => {
+                &[("cleanup.policy", "compact"), ("segment.ms", "1000"), ("min.cleanable.dirty.ratio", "0.01")]
+            }
             Self::Lat => &[("message.timestamp.type", "LogAppendTime")],
             _ => &[],
         }

@@ -68,13 +68,15 @@ pub(crate) fn helper_classes() -> Result<PathBuf> {
     CLASSES.get_or_init(|| compile(&jars(Version::V4_3)?, &cache_dir())).clone()
 }
 
-/// A `java` command for `main` on the jars of `version` and the helper classes.
-pub(crate) fn java(version: Version, heap: &str, main: &str) -> Result<Command> {
+/// A `java` command for `main` on the jars of `version` and the helper classes, with its temporary files in `temp`:
+/// codecs unpack their native libraries there, and a killed JVM leaves them.
+pub(crate) fn java(version: Version, heap: &str, temp: &Path, main: &str) -> Result<Command> {
     let class_path = format!("{}:{}/*", helper_classes()?.display(), jars(version)?.display());
     let mut command = Command::new("java");
     command
         // A test JVM lives for seconds: a quick start counts for more than peak speed.
-        .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", heap])
+        .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData", heap])
+        .arg(format!("-Djava.io.tmpdir={}", temp.display()))
         // Debian's musl package makes snappy-java choose its musl library, which this JVM can't load.
         .arg("-Dorg.xerial.snappy.use.systemlib=false")
         .arg(format!("-Dlog4j2.configurationFile={}", sources().join("log4j2.yaml").display()))
@@ -130,8 +132,15 @@ fn compile(lib: &Path, cache: &Path) -> Result<PathBuf> {
     let partial = cache.join(format!("{name}.partial"));
     let _ = fs::remove_dir_all(&partial);
     let mut javac = Command::new("javac");
-    javac.args(["--release", "17", "-nowarn", "-cp"]).arg(format!("{}/*", lib.display())).arg("-d").arg(&partial).args(&sources);
-    let output = javac.output().map_err(|_| Error::new("javac is missing: a JDK 17 or newer is needed (Debian: apt-get install openjdk-17-jdk-headless)"))?;
+    javac
+        .args(["--release", "17", "-nowarn", "-cp"])
+        .arg(format!("{}/*", lib.display()))
+        .arg("-d")
+        .arg(&partial)
+        .args(&sources);
+    let output = javac.output().map_err(|_| {
+        Error::new("javac is missing: a JDK 17 or newer is needed (Debian: apt-get install openjdk-17-jdk-headless)")
+    })?;
     if !output.status.success() {
         return Err(Error::doing("javac", String::from_utf8_lossy(&output.stderr)));
     }
@@ -142,7 +151,8 @@ fn compile(lib: &Path, cache: &Path) -> Result<PathBuf> {
 /// Kafka 4 needs Java 17.
 fn require_java() -> Result<()> {
     const NEED: &str = "Java 17 or newer is needed (Debian: apt-get install openjdk-17-jdk-headless)";
-    let output = Command::new("java").arg("-version").output().map_err(|_| Error::new(format!("java is missing: {NEED}")))?;
+    let output =
+        Command::new("java").arg("-version").output().map_err(|_| Error::new(format!("java is missing: {NEED}")))?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let major = said.split('"').nth(1).and_then(|v| v.split(['.', '-']).next()?.parse::<u32>().ok());
     match major {

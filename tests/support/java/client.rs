@@ -11,7 +11,7 @@ use super::records::{ConsumedRecord, Produce, Produced};
 use super::tool::ToolOutput;
 use super::transaction::Transaction;
 use crate::error::{Error, Result};
-use crate::kafka::cluster::unique;
+use crate::kafka::cluster::{Folder, unique};
 use crate::process::{self, Finished};
 use crate::{Version, setup};
 
@@ -118,7 +118,10 @@ impl JavaClient {
     #[track_caller]
     #[must_use]
     pub fn leaders(&self, topic: &str) -> Vec<i32> {
-        array(&self.call(json!({"op": "describeTopic", "topic": topic}))["leaders"]).iter().map(|v| int(v) as i32).collect()
+        array(&self.call(json!({"op": "describeTopic", "topic": topic}))["leaders"])
+            .iter()
+            .map(|v| int(v) as i32)
+            .collect()
     }
 
     /// Raises a topic's partitions to `total`.
@@ -172,11 +175,13 @@ impl JavaClient {
     pub fn transaction(&self, transactional_id: &str, config: &[(&str, &str)]) -> Transaction {
         let handle = unique("transaction");
         // As for Produce: what is sent between two flushes is one batch.
-        let mut settings = pairs(&[("linger.ms", "60000"), ("batch.size", "1000000"), ("delivery.timeout.ms", "120000")]);
+        let mut settings =
+            pairs(&[("linger.ms", "60000"), ("batch.size", "1000000"), ("delivery.timeout.ms", "120000")]);
         for (key, value) in config {
             settings[*key] = json!(value);
         }
-        let command = json!({"op": "transactionOpen", "handle": handle, "transactionalId": transactional_id, "config": settings});
+        let command =
+            json!({"op": "transactionOpen", "handle": handle, "transactionalId": transactional_id, "config": settings});
         self.call(command);
         Transaction { client: self.clone(), handle }
     }
@@ -303,7 +308,8 @@ impl JavaClient {
     #[track_caller]
     pub fn tool_in_own_jvm(class: &str, args: &[&str], stdin: &[u8]) -> Finished {
         let run = || -> Result<Finished> {
-            let mut java = setup::java(Version::V4_3, "-Xmx256m", class)?;
+            let folder = Folder::new()?;
+            let mut java = setup::java(Version::V4_3, "-Xmx256m", &folder.path, class)?;
             process::run(java.args(args), stdin, Duration::from_secs(120))
         };
         run().unwrap_or_else(|e| panic!("{e}"))

@@ -222,7 +222,9 @@ impl Produced {
     pub(super) fn list(answer: &Value) -> Vec<Self> {
         let int = |v: &Value| v.as_i64().unwrap_or(-1);
         let rows = answer.as_array().map(Vec::as_slice).unwrap_or_default();
-        rows.iter().map(|r| Self { partition: int(&r[0]) as i32, offset: int(&r[1]), timestamp_ms: int(&r[2]) }).collect()
+        rows.iter()
+            .map(|r| Self { partition: int(&r[0]) as i32, offset: int(&r[1]), timestamp_ms: int(&r[2]) })
+            .collect()
     }
 }
 

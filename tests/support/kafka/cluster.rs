@@ -249,7 +249,11 @@ impl KafkaCluster {
         let deadline = Instant::now() + Duration::from_secs(60);
         for node in self.nodes.iter().filter(|n| n.process_id().is_some()) {
             while probe::metadata(node.port, Some(topic)).ok().map(|m| m.led_partitions) != Some(partitions) {
-                assert!(Instant::now() < deadline, "node {} does not see {topic} with {partitions:?} partitions", node.id);
+                assert!(
+                    Instant::now() < deadline,
+                    "node {} does not see {topic} with {partitions:?} partitions",
+                    node.id
+                );
                 thread::sleep(Duration::from_millis(20));
             }
         }
@@ -289,7 +293,10 @@ pub(super) fn await_ready(node: &Node) -> Result<()> {
         if Instant::now() > deadline {
             let seen = found.map(|m| m.brokers);
             let tail = node.log_tail();
-            return Err(Error::new(format!("node {} is not ready after {START_LIMIT:?} (brokers seen: {seen:?}):\n{tail}", node.id)));
+            return Err(Error::new(format!(
+                "node {} is not ready after {START_LIMIT:?} (brokers seen: {seen:?}):\n{tail}",
+                node.id
+            )));
         }
         thread::sleep(Duration::from_millis(50));
     }
@@ -314,7 +321,10 @@ pub(crate) struct Folder {
 
 impl Folder {
     pub(crate) fn new() -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("ottla-test-").tempdir().map_err(|e| Error::doing("a temporary folder", e))?;
+        let dir = tempfile::Builder::new()
+            .prefix("ottla-test-")
+            .tempdir()
+            .map_err(|e| Error::doing("a temporary folder", e))?;
         let folder = Self { path: dir.path().to_owned(), dir: Mutex::new(Some(dir)) };
         keeper::watch_folder(&folder.path);
         if std::env::var("OTTLA_KEEP").is_ok_and(|v| v == "1") {
