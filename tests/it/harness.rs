@@ -1,5 +1,8 @@
 //! The harness itself, on real Kafka: what it makes is what Java's own clients and tools see.
 
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use support::{
@@ -173,7 +176,40 @@ fn a_cluster_survives_the_loss_of_a_node() {
     assert_eq!(processes.len(), 3);
     drop(kafka);
     assert!(!folder.exists());
-    assert!(processes.iter().all(|id| !std::path::Path::new(&format!("/proc/{id}")).exists()));
+    assert!(processes.iter().all(|id| !Path::new(&format!("/proc/{id}")).exists()));
+}
+
+/// Runs this test again in a process of its own, which starts a broker and is killed.
+#[test]
+fn a_killed_test_process_leaves_nothing_behind() {
+    const CHILD: &str = "OTTLA_TEST_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        let kafka = KafkaCluster::builder().start();
+        println!("\nstarted {} {}", kafka.node(1).process_id().expect("it runs"), kafka.folder().display());
+        loop {
+            std::thread::park();
+        }
+    }
+    let Some(()) = java_or_skip("the harness: cleaning up after SIGKILL") else { return };
+    let name = "harness::a_killed_test_process_leaves_nothing_behind";
+    let mut child = Command::new(std::env::current_exe().expect("this binary"))
+        .args(["--exact", name, "--nocapture"])
+        .env(CHILD, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this binary runs");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let started = lines.map_while(Result::ok).find(|l| l.starts_with("started ")).expect("the broker starts");
+    let (process, folder) = started["started ".len()..].split_once(' ').expect("two words");
+    let process = Path::new("/proc").join(process);
+    assert!(process.exists() && Path::new(folder).exists());
+    child.kill().expect("SIGKILL");
+    child.wait().expect("its end");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while process.exists() || Path::new(folder).exists() {
+        assert!(Instant::now() < deadline, "{started}: still there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
@@ -189,7 +225,11 @@ fn an_older_broker_serves() {
 fn a_bad_property_fails_with_the_broker_s_own_words() {
     let Some(()) = java_or_skip("the harness: errors of a start") else { return };
     let error = KafkaCluster::builder().property("log.dirs", "").try_start().err().expect("no log folder");
-    assert!(error.to_string().contains("log.dirs"), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("log.dirs"), "{said}");
+    let kept = said.rsplit(' ').next().expect("the folder's name");
+    assert!(Path::new(kept).join("node1/server.log").exists(), "{said}");
+    std::fs::remove_dir_all(kept).expect("the folder that was kept");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 const SCRIPT: &str = r#"
@@ -38,14 +38,14 @@ pub(crate) fn forget_folder(path: &Path) {
 }
 
 fn say(line: &str) {
-    static PIPE: OnceLock<Mutex<ChildStdin>> = OnceLock::new();
-    let pipe = PIPE.get_or_init(|| {
+    static SHELL: OnceLock<Mutex<Child>> = OnceLock::new();
+    let shell = SHELL.get_or_init(|| {
         let mut shell = Command::new("sh");
         // A group of its own, so that Ctrl-C on the tests doesn't end it before its work.
         shell.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-        let mut child = shell.spawn().expect("sh, which ends what the tests started, could not be run");
-        Mutex::new(child.stdin.take().expect("the pipe that was asked for"))
+        Mutex::new(shell.spawn().expect("sh, which ends what the tests started, could not be run"))
     });
-    let mut pipe = pipe.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shell = shell.lock().unwrap_or_else(PoisonError::into_inner);
+    let pipe = shell.stdin.as_mut().expect("the pipe that was asked for");
     writeln!(pipe, "{line}").expect("the shell that ends what the tests started is gone");
 }

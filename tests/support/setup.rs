@@ -68,13 +68,15 @@ pub(crate) fn helper_classes() -> Result<PathBuf> {
     CLASSES.get_or_init(|| compile(&jars(Version::V4_3)?, &cache_dir())).clone()
 }
 
-/// A `java` command for `main` on the jars of `version` and the helper classes.
-pub(crate) fn java(version: Version, heap: &str, main: &str) -> Result<Command> {
+/// A `java` command for `main` on the jars of `version` and the helper classes, with its temporary files in `temp`:
+/// codecs unpack their native libraries there, and a killed JVM leaves them.
+pub(crate) fn java(version: Version, heap: &str, temp: &Path, main: &str) -> Result<Command> {
     let class_path = format!("{}:{}/*", helper_classes()?.display(), jars(version)?.display());
     let mut command = Command::new("java");
     command
         // A test JVM lives for seconds: a quick start counts for more than peak speed.
-        .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", heap])
+        .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData", heap])
+        .arg(format!("-Djava.io.tmpdir={}", temp.display()))
         // Debian's musl package makes snappy-java choose its musl library, which this JVM can't load.
         .arg("-Dorg.xerial.snappy.use.systemlib=false")
         .arg(format!("-Dlog4j2.configurationFile={}", sources().join("log4j2.yaml").display()))

@@ -45,7 +45,8 @@ impl ZooKeeper {
         fs::write(&config, text).map_err(|e| Error::doing(config.display(), e))?;
         let log = folder.path.join("zookeeper.log");
         let file = File::create(&log).map_err(|e| Error::doing(log.display(), e))?;
-        let mut java = setup::java(Version::V4_3, "-Xmx128m", "org.apache.zookeeper.server.ZooKeeperServerMain")?;
+        let mut java =
+            setup::java(Version::V4_3, "-Xmx128m", &folder.path, "org.apache.zookeeper.server.ZooKeeperServerMain")?;
         java.arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).process_group(0);
         let process = java.spawn().map_err(|e| Error::doing("java", e))?;
         keeper::watch_process(process.id());

@@ -11,7 +11,7 @@ use super::records::{ConsumedRecord, Produce, Produced};
 use super::tool::ToolOutput;
 use super::transaction::Transaction;
 use crate::error::{Error, Result};
-use crate::kafka::cluster::unique;
+use crate::kafka::cluster::{Folder, unique};
 use crate::process::{self, Finished};
 use crate::{Version, setup};
 
@@ -308,7 +308,8 @@ impl JavaClient {
     #[track_caller]
     pub fn tool_in_own_jvm(class: &str, args: &[&str], stdin: &[u8]) -> Finished {
         let run = || -> Result<Finished> {
-            let mut java = setup::java(Version::V4_3, "-Xmx256m", class)?;
+            let folder = Folder::new()?;
+            let mut java = setup::java(Version::V4_3, "-Xmx256m", &folder.path, class)?;
             process::run(java.args(args), stdin, Duration::from_secs(120))
         };
         run().unwrap_or_else(|e| panic!("{e}"))

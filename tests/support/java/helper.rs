@@ -88,7 +88,7 @@ impl JavaHelper {
         let folder = Folder::new()?;
         let log = folder.path.join("helper.log");
         let file = File::create(&log).map_err(|e| Error::doing(log.display(), e))?;
-        let mut java = setup::java(Version::V4_3, "-Xmx1g", "ottla.testing.Helper")?;
+        let mut java = setup::java(Version::V4_3, "-Xmx1g", &folder.path, "ottla.testing.Helper")?;
         java.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file).process_group(0);
         let mut process = java.spawn().map_err(|e| Error::doing("java", e))?;
         keeper::watch_process(process.id());

@@ -92,7 +92,7 @@ impl Node {
     }
 
     pub(super) fn spawn(&self) -> Result<()> {
-        let mut java = setup::java(self.version, "-Xmx512m", "ottla.testing.Node")?;
+        let mut java = setup::java(self.version, "-Xmx512m", &self.dir, "ottla.testing.Node")?;
         let log = self.log_file();
         let open = File::options().create(true).append(true).open(&log).map_err(|e| Error::doing(log.display(), e))?;
         let again = open.try_clone().map_err(|e| Error::doing(log.display(), e))?;

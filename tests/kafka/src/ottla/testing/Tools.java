@@ -51,6 +51,9 @@ final class Tools {
         PrintStream oldOut = System.out;
         PrintStream oldErr = System.err;
         Exit.setExitProcedure(exit);
+        // At a JVM's end the console producer's hook sends what it still holds.
+        List<Runnable> hooks = new ArrayList<>();
+        Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
         System.setIn(new ByteArrayInputStream(in.path("stdin").asText("").getBytes(StandardCharsets.UTF_8)));
         System.setOut(new PrintStream(stdout, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(stderr, true, StandardCharsets.UTF_8));
@@ -64,12 +67,14 @@ final class Tools {
                 System.err.println(e.getCause().getMessage());
             }
         } finally {
+            hooks.forEach(Runnable::run);
             System.out.flush();
             System.err.flush();
             System.setIn(oldIn);
             System.setOut(oldOut);
             System.setErr(oldErr);
             Exit.resetExitProcedure();
+            Exit.resetShutdownHookAdder();
         }
         ObjectNode out = Helper.JSON.createObjectNode().put("code", code[0]);
         return out.put("stdout", stdout.toString(StandardCharsets.UTF_8)).put("stderr", stderr.toString(StandardCharsets.UTF_8));
