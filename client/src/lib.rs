@@ -35,7 +35,7 @@ pub use cluster::{Partition, Topic};
 pub use config::ClientConfig;
 pub use conn::Resolver;
 pub use error::{BrokerName, ConnectError, Error, RequestError, Result, report};
-pub use fetch::{CompletedFetch, FetchError, FetchTarget, Fetcher};
+pub use fetch::{CompletedFetch, FetchError, FetchErrorKind, FetchTarget, Fetcher};
 pub use settings::{SettingEffect, SettingError};
 pub use types::{
     CommitResults, IsolationLevel, NodeId, OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec, TopicPartition,
