@@ -130,6 +130,8 @@ fn console_tools_and_kcat_see_the_same_records() {
     let read =
         kcat(["-b", kafka.bootstrap_servers(), "-C", "-t", &topic, "-p", "0", "-o", "beginning", "-e", "-q"], b"");
     assert_eq!(read.expect_code(0).text(), "one\ntwo\nthree\n");
+    let args = ["--formatter-property", "print.offset=true", "--isolation-level", "read_committed"];
+    assert_eq!(kafka.console_consumer(&topic, 0, 1, 2, &args), "Offset:1\ttwo\nOffset:2\tthree\n");
     let wrong = kafka.tool("org.apache.kafka.tools.TopicCommand", &["--describe", "--topic", "no-such-topic"]);
     assert_eq!(wrong.code, 1, "{wrong:?}");
     let own = JavaClient::tool_in_own_jvm(
