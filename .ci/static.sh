@@ -70,7 +70,7 @@ TOML
   cp "$(dirname "$(gcc -print-libgcc-file-name)")"/crt{begin,beginS,end,endS}.o "$own/"
 
   # The unwinder: gcc's libgcc_eh.a calls glibc's _dl_find_object; LLVM's needs only __fprintf_chk besides musl.
-  (cd "$work" && apt-get download -qq "libunwind-$llvm-dev" && dpkg-deb -x libunwind-*.deb deb)
+  (cd "$work" && apt-get download -qq -o APT::Sandbox::User=root "libunwind-$llvm-dev" && dpkg-deb -x libunwind-*.deb deb)
   cp "$work/deb/usr/lib/llvm-$llvm/lib/libunwind.a" "$own/"
   cat >"$work/check.c" <<'C'
 #include <stdarg.h>
