@@ -130,6 +130,8 @@ fn console_tools_and_kcat_see_the_same_records() {
     let read =
         kcat(["-b", kafka.bootstrap_servers(), "-C", "-t", &topic, "-p", "0", "-o", "beginning", "-e", "-q"], b"");
     assert_eq!(read.expect_code(0).text(), "one\ntwo\nthree\n");
+    let args = ["--formatter-property", "print.offset=true", "--isolation-level", "read_committed"];
+    assert_eq!(kafka.console_consumer(&topic, 0, 1, 2, &args), "Offset:1\ttwo\nOffset:2\tthree\n");
     let wrong = kafka.tool("org.apache.kafka.tools.TopicCommand", &["--describe", "--topic", "no-such-topic"]);
     assert_eq!(wrong.code, 1, "{wrong:?}");
     let own = JavaClient::tool_in_own_jvm(
@@ -222,6 +224,21 @@ fn an_older_broker_serves() {
 }
 
 #[test]
+fn a_second_listener_may_say_what_it_likes() {
+    let Some(()) = java_or_skip("the harness: a second listener") else { return };
+    let listeners =
+        "PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port},ODD://127.0.0.1:{extra_port}";
+    let kafka = KafkaCluster::builder()
+        .property("listeners", listeners)
+        .property("advertised.listeners", "PLAINTEXT://127.0.0.1:{port},ODD://no-such-host:9092")
+        .property("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,ODD:PLAINTEXT")
+        .start();
+    let topic = kafka.create_topic("behind", 1, &[]);
+    let listed = kcat(["-b", &format!("127.0.0.1:{}", kafka.node(1).extra_port), "-L"], b"").expect_code(0).text();
+    assert!(listed.contains("no-such-host:9092") && listed.contains(&topic), "{listed}");
+}
+
+#[test]
 fn a_bad_property_fails_with_the_broker_s_own_words() {
     let Some(()) = java_or_skip("the harness: errors of a start") else { return };
     let error = KafkaCluster::builder().property("log.dirs", "").try_start().err().expect("no log folder");
@@ -242,6 +259,5 @@ fn zookeeper_serves() {
 
 #[test]
 fn the_binary_runs() {
-    let finished = Ottla::new(["--version"]).run();
-    assert_eq!(finished.signal, None, "{finished:?}");
+    let _ = Ottla::new(["--version"]).run().expect_code(0);
 }

@@ -1,16 +1,16 @@
 //! The `ottla` binary as a process.
 
 use std::ffi::OsStr;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::keeper;
-use crate::process::{self, Finished, Signal};
+use crate::process::{self, Captured, Finished, Signal};
 
 /// A run of the `ottla` binary, built first when the test binary's own build is newer.
 #[derive(Clone, Debug)]
@@ -96,8 +96,12 @@ impl Ottla {
     #[track_caller]
     #[must_use]
     pub fn spawn(&self) -> RunningOttla {
-        let program = Self::path();
-        let mut command = Command::new(&program);
+        self.spawn_program(&Self::path())
+    }
+
+    #[track_caller]
+    fn spawn_program(&self, program: &Path) -> RunningOttla {
+        let mut command = Command::new(program);
         command.args(&self.args).envs(self.env.iter().map(|(k, v)| (k, v)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(dir) = &self.dir {
@@ -110,17 +114,11 @@ impl Ottla {
         thread::spawn(move || drop(stdin.write_all(&input)));
         let stdout = child.stdout.take().expect("piped");
         let stdout = match self.close_stdout_after {
-            Some(bytes) => process::read_all(stdout.take(bytes as u64)),
-            None => process::read_all(stdout),
+            Some(bytes) => Captured::read(stdout.take(bytes as u64)),
+            None => Captured::read(stdout),
         };
-        let stderr = Lines::read(child.stderr.take().expect("piped"));
-        RunningOttla {
-            child,
-            stdout: Some(stdout),
-            stderr,
-            deadline: Instant::now() + self.timeout,
-            args: self.args.clone(),
-        }
+        let stderr = Captured::read(child.stderr.take().expect("piped"));
+        RunningOttla { child, stdout, stderr, deadline: Instant::now() + self.timeout, args: self.args.clone() }
     }
 
     /// The binary: `$OTTLA_BIN`, or built once in the profile and target folder of the running test.
@@ -176,8 +174,8 @@ fn build() -> Result<PathBuf> {
 /// A running `ottla`; killed when dropped.
 pub struct RunningOttla {
     child: Child,
-    stdout: Option<JoinHandle<Vec<u8>>>,
-    stderr: Lines,
+    stdout: Captured,
+    stderr: Captured,
     deadline: Instant,
     args: Vec<String>,
 }
@@ -201,9 +199,14 @@ impl RunningOttla {
     /// When it ends, or its time does, before that.
     #[track_caller]
     pub fn await_stderr(&self, text: &str) {
-        while !self.stderr.so_far().contains(text) {
+        loop {
+            // Looked at before the text, so that the last words count.
             let over = self.stderr.ended() || Instant::now() > self.deadline;
-            assert!(!over, "ottla {:?} never wrote {text:?} to stderr: {}", self.args, self.stderr.so_far());
+            let written = String::from_utf8_lossy(&self.stderr.so_far()).into_owned();
+            if written.contains(text) {
+                return;
+            }
+            assert!(!over, "ottla {:?} never wrote {text:?} to stderr: {written}", self.args);
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -219,14 +222,14 @@ impl RunningOttla {
         if status.is_none() {
             let _ = self.child.kill();
         }
-        let stdout = self.stdout.take().map(|reader| reader.join().expect("reader")).unwrap_or_default();
-        let stderr = self.stderr.all();
+        let (stdout, stderr) = (self.stdout.rest(), self.stderr.rest());
         match status {
-            Some(status) => Finished::new(status, stdout, stderr.into_bytes()),
+            Some(status) => Finished::new(status, stdout, stderr),
             None => panic!(
-                "ottla {:?} did not end in time\nstdout: {}\nstderr: {stderr}",
+                "ottla {:?} did not end in time\nstdout: {}\nstderr: {}",
                 self.args,
-                String::from_utf8_lossy(&stdout)
+                String::from_utf8_lossy(&stdout),
+                String::from_utf8_lossy(&stderr)
             ),
         }
     }
@@ -240,43 +243,44 @@ impl Drop for RunningOttla {
     }
 }
 
-/// A stream read in the background and looked at meanwhile.
-struct Lines {
-    bytes: std::sync::Arc<std::sync::Mutex<Vec<u8>>>,
-    reader: JoinHandle<()>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Lines {
-    fn read(mut from: impl Read + Send + 'static) -> Self {
-        let bytes = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-        let to = std::sync::Arc::clone(&bytes);
-        let reader = thread::spawn(move || {
-            let mut chunk = [0; 4096];
-            loop {
-                match from.read(&mut chunk) {
-                    Ok(0) => break,
-                    Ok(n) => to.lock().expect("no panic holds it").extend_from_slice(&chunk[..n]),
-                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => break,
-                }
-            }
-        });
-        Self { bytes, reader }
+    /// The shell in the binary's place: what is tested is the runner.
+    fn shell(script: &str) -> (Ottla, PathBuf) {
+        (Ottla::new(["-c", script]), PathBuf::from("/bin/sh"))
     }
 
-    fn so_far(&self) -> String {
-        String::from_utf8_lossy(&self.bytes.lock().expect("no panic holds it")).into_owned()
+    #[test]
+    fn what_a_process_writes_and_how_it_ends_is_kept() {
+        let (ottla, sh) = shell("cat; echo $WORD >&2; exit 3");
+        let finished = ottla.env("WORD", "word").stdin("input").spawn_program(&sh).wait().expect_code(3);
+        assert_eq!((finished.text(), finished.stderr.as_str(), finished.signal), ("input".into(), "word\n", None));
     }
 
-    fn ended(&self) -> bool {
-        self.reader.is_finished()
+    #[test]
+    fn a_signal_reaches_it_once_it_is_ready() {
+        let (ottla, sh) = shell("trap 'echo caught; exit 130' INT; echo ready >&2; while :; do sleep 0.01; done");
+        let running = ottla.spawn_program(&sh);
+        running.await_stderr("ready");
+        running.signal(Signal::Interrupt);
+        assert_eq!(running.wait().expect_code(130).text(), "caught\n");
     }
 
-    /// Everything, once the stream has ended.
-    fn all(&self) -> String {
-        while !self.ended() {
-            thread::sleep(Duration::from_millis(1));
-        }
-        self.so_far()
+    #[test]
+    fn a_closed_stdout_breaks_the_pipe() {
+        let (ottla, sh) = shell("while :; do echo line || exit 7; done");
+        let finished = ottla.close_stdout_after(10).spawn_program(&sh).wait();
+        // The shell dies of SIGPIPE unless its parent ignores that.
+        assert!(finished.signal == Some(13) || finished.code == Some(7), "{:?} {:?}", finished.signal, finished.code);
+        assert_eq!(finished.text(), "line\nline\n");
+    }
+
+    #[test]
+    #[should_panic(expected = "did not end in time")]
+    fn a_process_that_hangs_is_ended() {
+        let (ottla, sh) = shell("echo begun; exec sleep 600");
+        let _ = ottla.timeout(Duration::from_millis(200)).spawn_program(&sh).wait();
     }
 }

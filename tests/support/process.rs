@@ -1,10 +1,11 @@
 //! Running programs to their end with a deadline, and sending them signals.
 
 use std::ffi::OsStr;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -108,16 +109,15 @@ pub(crate) fn run(command: &mut Command, stdin: &[u8], timeout: Duration) -> Res
     let mut input = child.stdin.take().expect("piped");
     let input_bytes = stdin.to_vec();
     // A process that doesn't read its input is no failure of ours.
-    let writer = thread::spawn(move || drop(input.write_all(&input_bytes)));
-    let stdout = read_all(child.stdout.take().expect("piped"));
-    let stderr = read_all(child.stderr.take().expect("piped"));
+    thread::spawn(move || drop(input.write_all(&input_bytes)));
+    let stdout = Captured::read(child.stdout.take().expect("piped"));
+    let stderr = Captured::read(child.stderr.take().expect("piped"));
     let status = wait(&mut child, timeout);
     if status.is_none() {
         let _ = child.kill();
         let _ = child.wait();
     }
-    let (stdout, stderr) = (stdout.join().expect("reader"), stderr.join().expect("reader"));
-    let _ = writer.join();
+    let (stdout, stderr) = (stdout.rest(), stderr.rest());
     match status {
         Some(status) => Ok(Finished::new(status, stdout, stderr)),
         None => Err(Error::new(format!(
@@ -142,12 +142,50 @@ pub(crate) fn wait(child: &mut Child, timeout: Duration) -> Option<ExitStatus> {
     }
 }
 
-pub(crate) fn read_all(mut from: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = from.read_to_end(&mut bytes);
-        bytes
-    })
+/// A stream that is read in the background and can be looked at meanwhile.
+pub(crate) struct Captured {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Captured {
+    pub(crate) fn read(mut from: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let to = Arc::clone(&bytes);
+        let reader = thread::spawn(move || {
+            let mut chunk = vec![0; 1 << 16];
+            loop {
+                match from.read(&mut chunk) {
+                    Ok(0) => break,
+                    Ok(n) => lock(&to).extend_from_slice(&chunk[..n]),
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => break,
+                }
+            }
+        });
+        Self { bytes, reader }
+    }
+
+    pub(crate) fn so_far(&self) -> Vec<u8> {
+        lock(&self.bytes).clone()
+    }
+
+    pub(crate) fn ended(&self) -> bool {
+        self.reader.is_finished()
+    }
+
+    /// Everything, when its process is gone. Whom that process left behind may still hold the stream; nobody waits for it.
+    pub(crate) fn rest(&self) -> Vec<u8> {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while !self.ended() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        std::mem::take(&mut *lock(&self.bytes))
+    }
+}
+
+fn lock(bytes: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    bytes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs kcat, another client than Java's, with `stdin` as its input.

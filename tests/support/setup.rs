@@ -77,8 +77,6 @@ pub(crate) fn java(version: Version, heap: &str, temp: &Path, main: &str) -> Res
         // A test JVM lives for seconds: a quick start counts for more than peak speed.
         .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData", heap])
         .arg(format!("-Djava.io.tmpdir={}", temp.display()))
-        // Debian's musl package makes snappy-java choose its musl library, which this JVM can't load.
-        .arg("-Dorg.xerial.snappy.use.systemlib=false")
         .arg(format!("-Dlog4j2.configurationFile={}", sources().join("log4j2.yaml").display()))
         .args(["-cp", &class_path, main]);
     Ok(command)

@@ -49,7 +49,9 @@ impl KafkaClusterBuilder {
         self
     }
 
-    /// A broker property on every node, over the harness's own.
+    /// A broker property on every node, over the harness's own. In the value, `{id}`, `{port}`, `{controller_port}` and
+    /// `{extra_port}` stand for the node's: with `listeners`, `advertised.listeners` and
+    /// `listener.security.protocol.map`, a second listener comes to [`Node::extra_port`].
     #[must_use]
     pub fn property(mut self, key: &str, value: &str) -> Self {
         self.properties.push((key.to_owned(), value.to_owned()));
@@ -86,17 +88,18 @@ impl KafkaClusterBuilder {
     fn start_once(&self) -> Result<KafkaCluster> {
         let folder = Folder::new()?;
         let cluster_id = cluster_id();
-        let nodes: Vec<(i32, u16, u16)> =
-            (1..=self.nodes).map(|id| (id as i32, ports::free_port(), ports::free_port())).collect();
-        let voters: Vec<String> = nodes.iter().map(|(id, _, port)| format!("{id}@127.0.0.1:{port}")).collect();
+        let nodes: Vec<(i32, Ports)> = (1..=self.nodes).map(|id| (id as i32, Ports::free())).collect();
+        let voters: Vec<String> =
+            nodes.iter().map(|(id, ports)| format!("{id}@127.0.0.1:{}", ports.controller)).collect();
         let mut started = Vec::new();
-        for &(id, port, controller_port) in &nodes {
+        for (id, ports) in nodes {
             let dir = folder.path.join(format!("node{id}"));
             fs::create_dir_all(&dir).map_err(|e| Error::doing(dir.display(), e))?;
-            let properties = self.properties(&dir, id, port, controller_port, &voters.join(","));
+            let properties = self.properties(&dir, id, &ports, &voters.join(","));
             fs::write(dir.join("server.properties"), properties).map_err(|e| Error::doing(dir.display(), e))?;
             let (version, cluster_size, cluster_id) = (self.version, self.nodes, cluster_id.clone());
-            let node = Node { id, port, version, cluster_id, cluster_size, dir, process: Mutex::new(None) };
+            let (port, extra_port) = (ports.client, ports.extra);
+            let node = Node { id, port, extra_port, version, cluster_id, cluster_size, dir, process: Mutex::new(None) };
             node.spawn()?;
             started.push(node);
         }
@@ -108,18 +111,17 @@ impl KafkaClusterBuilder {
         Ok(KafkaCluster { nodes: started, java: JavaClient::new(&addresses.join(",")), folder })
     }
 
-    fn properties(&self, dir: &Path, id: i32, port: u16, controller_port: u16, voters: &str) -> String {
+    fn properties(&self, dir: &Path, id: i32, ports: &Ports, voters: &str) -> String {
         let replicas = self.nodes.min(3).to_string();
         let data = dir.join("data").display().to_string();
-        let listeners = format!("PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}");
-        let (id, advertised) = (id.to_string(), format!("PLAINTEXT://127.0.0.1:{port}"));
+        let id = id.to_string();
         let ours: [(&str, &str); 26] = [
             ("process.roles", "broker,controller"),
             ("node.id", &id),
             ("controller.quorum.voters", voters),
             ("controller.listener.names", "CONTROLLER"),
-            ("listeners", &listeners),
-            ("advertised.listeners", &advertised),
+            ("listeners", "PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"),
+            ("advertised.listeners", "PLAINTEXT://127.0.0.1:{port}"),
             ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"),
             ("inter.broker.listener.name", "PLAINTEXT"),
             ("log.dirs", &data),
@@ -149,7 +151,23 @@ impl KafkaClusterBuilder {
         for (key, value) in ours.into_iter().chain(theirs) {
             let _ = writeln!(text, "{key}={value}");
         }
-        text
+        text.replace("{id}", &id)
+            .replace("{port}", &ports.client.to_string())
+            .replace("{controller_port}", &ports.controller.to_string())
+            .replace("{extra_port}", &ports.extra.to_string())
+    }
+}
+
+/// A node's.
+struct Ports {
+    client: u16,
+    controller: u16,
+    extra: u16,
+}
+
+impl Ports {
+    fn free() -> Self {
+        Self { client: ports::free_port(), controller: ports::free_port(), extra: ports::free_port() }
     }
 }
 

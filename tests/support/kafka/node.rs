@@ -17,6 +17,8 @@ pub struct Node {
     pub id: i32,
     /// The port of its plain-text listener on 127.0.0.1.
     pub port: u16,
+    /// A further free port, where nothing listens unless properties put a listener there.
+    pub extra_port: u16,
     pub(super) version: Version,
     pub(super) cluster_id: String,
     pub(super) cluster_size: usize,
