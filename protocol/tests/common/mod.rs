@@ -1,32 +1,33 @@
 //! The golden vectors: what the index holds, and who tests which entry. `OTTLA_VECTORS` names another folder of the same form.
 
 use serde_json::Value;
+use std::fmt;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
 /// The folder of the vectors.
-pub fn testdata() -> PathBuf {
+pub(crate) fn testdata() -> PathBuf {
     std::env::var_os("OTTLA_VECTORS")
         .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata")), PathBuf::from)
 }
 
 /// One entry of the index.
 #[derive(Debug, Clone)]
-pub struct Entry {
-    pub kind: String,
-    pub name: String,
-    pub bin: String,
-    pub json: String,
+pub(crate) struct Entry {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) bin: String,
+    pub(crate) json: String,
     /// The size of the vector itself, before it was stored gzipped.
-    pub bytes: usize,
-    pub sha256: String,
-    pub what: String,
-    pub tags: Vec<String>,
-    pub stored_encoding: Option<String>,
+    pub(crate) bytes: usize,
+    pub(crate) what: String,
+    pub(crate) tags: Vec<String>,
+    /// How the vector is stored, if not as it is.
+    pub(crate) stored_encoding: Option<String>,
 }
 
 /// All entries of the index, in its order.
-pub fn index() -> Vec<Entry> {
+pub(crate) fn index() -> Vec<Entry> {
     let path = testdata().join("index.json");
     let text = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let index: Value = serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -41,13 +42,13 @@ pub fn index() -> Vec<Entry> {
                 bin: text("bin"),
                 json: text("json"),
                 bytes: entry["bytes"].as_u64().and_then(|n| n.try_into().ok()).expect("bytes"),
-                sha256: text("sha256"),
                 what: entry["what"].as_str().unwrap_or_default().to_owned(),
                 tags: entry["tags"]
                     .as_array()
                     .into_iter()
                     .flatten()
-                    .filter_map(|tag| tag.as_str().map(str::to_owned))
+                    .filter_map(Value::as_str)
+                    .map(str::to_owned)
                     .collect(),
                 stored_encoding: entry["stored_encoding"].as_str().map(str::to_owned),
             }
@@ -55,9 +56,15 @@ pub fn index() -> Vec<Entry> {
         .collect()
 }
 
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({}; tags {:?})", self.kind, self.name, self.what, self.tags)
+    }
+}
+
 impl Entry {
     /// The vector.
-    pub fn read_bin(&self) -> Vec<u8> {
+    pub(crate) fn read_bin(&self) -> Vec<u8> {
         let path = testdata().join(&self.bin);
         let stored = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let bytes = match self.stored_encoding.as_deref() {
@@ -69,19 +76,19 @@ impl Entry {
             }
             Some(other) => panic!("{}: stored_encoding {other}", self.name),
         };
-        assert_eq!(bytes.len(), self.bytes, "{}: not the vector that the index means", self.name);
+        assert_eq!(bytes.len(), self.bytes, "{self}: not the vector that the index means");
         bytes
     }
 
     /// What is expected of it.
-    pub fn read_json(&self) -> Value {
+    pub(crate) fn read_json(&self) -> Value {
         let path = testdata().join(&self.json);
         let text = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     }
 
     /// Which test file has to run it.
-    pub fn area(&self) -> Area {
+    pub(crate) fn area(&self) -> Area {
         match self.kind.as_str() {
             "api" | "live" => Area::Messages,
             "records" => Area::Records,
@@ -96,7 +103,7 @@ impl Entry {
 
 /// Who tests an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Area {
+pub(crate) enum Area {
     /// Frames, headers and messages: `vectors_api.rs`.
     Messages,
     /// Record batches and message sets.
@@ -104,11 +111,11 @@ pub enum Area {
 }
 
 /// The entries of one area.
-pub fn entries(area: Area) -> Vec<Entry> {
+pub(crate) fn entries(area: Area) -> Vec<Entry> {
     index().into_iter().filter(|entry| entry.area() == area).collect()
 }
 
 /// Prints a line that is shown for passing tests too.
-pub fn report(line: &str) {
+pub(crate) fn report(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
