@@ -12,6 +12,7 @@ mod bug_reports;
 mod common;
 mod consumer;
 mod expected;
+mod handmade;
 mod properties;
 mod twin;
 mod vectors;
