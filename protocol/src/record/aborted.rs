@@ -48,11 +48,11 @@ impl AbortedTransactions {
         self.coming.sort_unstable_by_key(|&(_, first_offset)| std::cmp::Reverse(first_offset));
     }
 
-    /// Takes note of `batch` and says what to do with it. Only a control batch of a producer that is being dropped is looked into, for its
-    /// first record.
+    /// Takes note of `batch` and says what to do with it. Data is judged by its header alone; a control batch is walked, since its first
+    /// record may end an aborted transaction, and damage in it should not pass unseen.
     ///
     /// # Errors
-    /// Such a control batch can't be read.
+    /// A control batch that can't be read.
     #[inline]
     pub fn observe(
         &mut self,
@@ -60,39 +60,41 @@ impl AbortedTransactions {
         decompressor: &mut Decompressor,
     ) -> Result<Visibility, BatchError> {
         let header = batch.header();
-        let plain = if header.is_control() { Visibility::Control } else { Visibility::Deliver };
-        if header.producer_id < 0 || (self.coming.is_empty() && self.aborted.is_empty()) {
-            return Ok(plain);
+        if header.producer_id >= 0 && !self.coming.is_empty() {
+            let last_offset = header.last_offset();
+            while let Some((producer_id, _)) = self.coming.pop_if(|(_, first_offset)| *first_offset <= last_offset) {
+                self.aborted.insert(producer_id);
+            }
         }
-        self.observe_producer(batch, decompressor, plain)
+        if header.is_control() {
+            return self.observe_control(batch, decompressor);
+        }
+        // A batch of the same producer outside of transactions is idempotent only, and stays.
+        let aborted = header.is_transactional() && self.is_aborted(header.producer_id);
+        Ok(if aborted { Visibility::Aborted } else { Visibility::Deliver })
     }
 
-    fn observe_producer(
+    fn observe_control(
         &mut self,
         batch: &RecordBatch<'_>,
         decompressor: &mut Decompressor,
-        plain: Visibility,
     ) -> Result<Visibility, BatchError> {
-        let header = batch.header();
-        let last_offset = header.last_offset();
-        while let Some((producer_id, _)) = self.coming.pop_if(|(_, first_offset)| *first_offset <= last_offset) {
-            self.aborted.insert(producer_id);
-        }
-        if !self.aborted.contains(&header.producer_id) {
-            return Ok(plain);
-        }
-        if plain == Visibility::Control {
+        let producer_id = batch.header().producer_id;
+        for (i, record) in batch.records(decompressor)?.enumerate() {
+            let record = record.map_err(|error| batch.error(error))?;
             // The first record decides; a marker that the cleaner has emptied says nothing.
-            let first = batch.records(decompressor)?.next();
-            if let Some(record) = first.transpose().map_err(|error| batch.error(error))?
-                && let ControlRecord::Abort { .. } =
-                    ControlRecord::parse(&record).map_err(|error| batch.error(error))?
-            {
-                self.aborted.remove(&header.producer_id);
+            if i == 0 && self.is_aborted(producer_id) {
+                let control = ControlRecord::parse(&record).map_err(|error| batch.error(error))?;
+                if let ControlRecord::Abort { .. } = control {
+                    self.aborted.remove(&producer_id);
+                }
             }
-            return Ok(Visibility::Control);
         }
-        // A batch of the same producer outside of transactions is idempotent only, and stays.
-        Ok(if header.is_transactional() { Visibility::Aborted } else { Visibility::Deliver })
+        Ok(Visibility::Control)
+    }
+
+    #[inline]
+    fn is_aborted(&self, producer_id: i64) -> bool {
+        !self.aborted.is_empty() && self.aborted.contains(&producer_id)
     }
 }

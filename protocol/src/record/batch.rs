@@ -143,23 +143,17 @@ impl BatchHeader {
         self.last_offset().saturating_add(1)
     }
 
-    /// The sequence number of the record at the last offset; -1 if the batch has none. Numbers go on at 0 after 2^31 - 1.
+    /// The sequence number at the last offset; -1 if the batch has none. Numbers go on at 0 after 2^31 - 1.
     pub fn last_sequence(&self) -> i32 {
-        self.sequence_after(self.last_offset_delta.into())
+        if self.base_sequence == -1 { -1 } else { sequence_after(self.base_sequence, self.last_offset_delta) }
     }
 
-    /// The sequence number of the record at `offset`; -1 if the batch has none.
+    /// The sequence number of the record at `offset`; -1 if it has none.
     pub fn sequence_at(&self, offset: i64) -> i32 {
-        self.sequence_after(offset.wrapping_sub(self.base_offset))
-    }
-
-    fn sequence_after(&self, delta: i64) -> i32 {
-        if self.base_sequence < 0 {
-            return -1;
+        match offset.checked_sub(self.base_offset).map(i32::try_from) {
+            Some(Ok(delta)) if self.base_sequence >= 0 => sequence_after(self.base_sequence, delta),
+            _ => -1,
         }
-        // In 32 bits: a sequence number is taken modulo 2^31.
-        let sequence = (i64::from(self.base_sequence).wrapping_add(delta)) & 0x7fff_ffff;
-        i32::try_from(sequence).unwrap_or(-1)
     }
 
     /// The size of the whole batch in bytes.
@@ -204,6 +198,15 @@ impl BatchHeader {
 
     fn is_plain(&self) -> bool {
         self.attributes & 7 == CODEC_NONE
+    }
+}
+
+/// The sequence number `delta` after `sequence`, in Java's 32-bit arithmetic, which matters for numbers that no producer writes.
+fn sequence_after(sequence: i32, delta: i32) -> i32 {
+    if sequence > i32::MAX.wrapping_sub(delta) {
+        delta.wrapping_sub(i32::MAX.wrapping_sub(sequence)).wrapping_sub(1)
+    } else {
+        sequence.wrapping_add(delta)
     }
 }
 

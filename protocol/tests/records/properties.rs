@@ -1,0 +1,256 @@
+//! Properties: what is built is read, the fast reader equals the slow one, and no bytes do harm.
+
+use crate::common::{Area, entries};
+use crate::consumer::{Fetch, consume};
+use crate::handmade::fix_crc;
+use crate::twin::{self, TwinRecord};
+use ottla_protocol::compression::{Compression, Compressor, Decompressor};
+use ottla_protocol::record::{
+    OwnedHeaders, Record, RecordBatch, RecordBatchBuilder, RecordBatchOptions, RecordBatches, TimestampType,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+/// Vectors up to this size are changed at every byte.
+const CHANGED_VECTOR_BYTES_MAX: usize = 64 << 10;
+const INFLATED_BYTES_MAX: usize = 1 << 20;
+
+#[derive(Debug, Clone)]
+struct Batch {
+    options: RecordBatchOptions,
+    records: Vec<TwinRecord>,
+}
+
+fn batches() -> impl Strategy<Value = Batch> {
+    let bytes = || option::of(vec(any::<u8>(), 0..300));
+    let headers = prop_oneof![4 => Just(Vec::new()), 1 => vec((vec(any::<u8>(), 0..9), bytes()), 0..5)];
+    // Times and offsets that are near, and some that take every byte of a number.
+    let timestamp = prop_oneof![1_699_999_000_000i64..1_700_001_000_000, any::<i64>()];
+    let delta = prop_oneof![8 => 0i64..200, 1 => 0i64..1 << 31];
+    let record = (delta, timestamp, bytes(), bytes(), headers);
+    let codec = 0i16..5;
+    let producer = option::of((0i64.., 0i16.., 0i32..));
+    (
+        0i64..1 << 62,
+        codec,
+        producer,
+        any::<bool>(),
+        option::of(any::<i64>()),
+        option::of(any::<i64>()),
+        vec(record, 0..20),
+    )
+        .prop_map(|(base_offset, codec, producer, transactional, append_time, delete_horizon, records)| {
+            let compression = Compression::try_from(codec).expect("a codec");
+            let mut options = RecordBatchOptions::new(base_offset).compression(compression).partition_leader_epoch(4);
+            if let Some((id, epoch, sequence)) = producer {
+                options = options.producer(id, epoch, sequence);
+            }
+            if transactional {
+                options = options.transactional();
+            }
+            if let Some(time) = append_time {
+                options = options.log_append_time_ms(time);
+            }
+            if let Some(horizon) = delete_horizon {
+                options = options.delete_horizon_ms(horizon);
+            }
+            let records = records.into_iter().map(|(delta, timestamp, key, value, headers)| TwinRecord {
+                offset: base_offset + delta,
+                timestamp: append_time.unwrap_or(timestamp),
+                key,
+                value,
+                headers,
+            });
+            Batch { options, records: records.collect() }
+        })
+}
+
+fn build(batch: &Batch) -> Vec<u8> {
+    let mut builder = RecordBatchBuilder::new(batch.options);
+    for record in &batch.records {
+        let mut headers = OwnedHeaders::default();
+        for (key, value) in &record.headers {
+            headers.push(key, value.as_deref());
+        }
+        let record = Record {
+            offset: record.offset,
+            timestamp: record.timestamp,
+            timestamp_type: TimestampType::CreateTime,
+            key: record.key.as_deref(),
+            value: record.value.as_deref(),
+            headers: headers.as_headers(),
+        };
+        builder.append(&record).expect("within a batch's reach");
+    }
+    builder.build(&mut Compressor::new()).expect("a batch").to_vec()
+}
+
+/// Every record up to the first error, and whether there was one.
+fn fast(batch: &RecordBatch<'_>, section: &[u8]) -> (Vec<TwinRecord>, bool) {
+    let Ok(records) = batch.header().records(section) else { return (Vec::new(), true) };
+    let mut read = Vec::new();
+    for record in records {
+        match record {
+            Ok(record) => read.push(TwinRecord::of(&record)),
+            Err(_) => return (read, true),
+        }
+    }
+    (read, false)
+}
+
+/// The same by way of the records' ranges.
+fn by_ranges(batch: &RecordBatch<'_>, section: &[u8]) -> (Vec<TwinRecord>, bool) {
+    let Ok(Some(ranges)) = batch.header().record_ranges(section) else { return (Vec::new(), true) };
+    let mut read = Vec::new();
+    for range in ranges {
+        match range.and_then(|range| batch.header().record_at(section, range)) {
+            Ok(record) => read.push(TwinRecord::of(&record)),
+            Err(_) => return (read, true),
+        }
+    }
+    (read, false)
+}
+
+proptest! {
+    #[test]
+    fn what_is_built_is_read(batch in batches()) {
+        let bytes = build(&batch);
+        let mut batches = RecordBatches::new(&bytes);
+        let read = batches.next().expect("a batch").expect("whole");
+        prop_assert_eq!(batches.trailing_bytes(), 0);
+        prop_assert_eq!(read.check_crc(), Ok(()));
+        let mut decompressor = Decompressor::new();
+        let section = read.section(&mut decompressor).expect("inflates");
+        prop_assert_eq!(fast(&read, section), (batch.records.clone(), false));
+        prop_assert_eq!(by_ranges(&read, section), (batch.records, false));
+    }
+
+    #[test]
+    fn the_fast_reader_is_the_slow_one(
+        batch in batches(),
+        changes in vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        count_change in prop_oneof![4 => Just(0i32), 1 => -2i32..3],
+        cut in prop_oneof![3 => Just(None), 1 => any::<prop::sample::Index>().prop_map(Some)],
+    ) {
+        let mut bytes = build(&Batch { options: batch.options.compression(Compression::None), records: batch.records });
+        if let Some(cut) = cut {
+            bytes.truncate(61 + cut.index(bytes.len() - 60));
+            let length = i32::try_from(bytes.len() - 12).expect("small");
+            bytes[8..12].copy_from_slice(&length.to_be_bytes());
+        }
+        let section_bytes = bytes.len() - 61;
+        for (at, byte) in changes {
+            if section_bytes > 0 {
+                bytes[61 + at.index(section_bytes)] = byte;
+            }
+        }
+        let count = i32::from_be_bytes(bytes[57..61].try_into().expect("four")) + count_change;
+        bytes[57..61].copy_from_slice(&count.to_be_bytes());
+        let read = RecordBatches::new(&bytes).next().expect("a batch").expect("whole");
+        let slow = twin::read(read.header(), &bytes[61..]);
+        prop_assert_eq!(&fast(&read, &bytes[61..]), &slow);
+        // Ranges don't look into records: where a record is damaged inside, they have already passed it.
+        prop_assert_eq!(by_ranges(&read, &bytes[61..]), slow);
+    }
+
+    #[test]
+    fn arbitrary_bytes_do_no_harm(
+        codec in 0i16..5,
+        magic in prop_oneof![Just(0i8), Just(1), Just(2)],
+        payload in vec(any::<u8>(), 0..400),
+        seed in any::<[u8; 61]>(),
+    ) {
+        let mut bytes = seed.to_vec();
+        bytes.extend(&payload);
+        let length = i32::try_from(bytes.len() - 12).expect("small");
+        bytes[8..12].copy_from_slice(&length.to_be_bytes());
+        bytes[16] = magic.cast_unsigned();
+        let attributes = if magic == 2 { 22 } else { 17 };
+        bytes[attributes] = bytes[attributes] & !7 | u8::try_from(codec).expect("small");
+        let mut decompressor = Decompressor::with_limit(INFLATED_BYTES_MAX);
+        for check_crcs in [true, false] {
+            consume(&bytes, &Fetch { check_crcs, ..Fetch::from(0) }, &mut decompressor);
+        }
+        prop_assert!(decompressor.scratch_bytes() <= INFLATED_BYTES_MAX);
+    }
+}
+
+/// Each cut of each vector: what is whole is read as before, and the rest is a cut batch or an error.
+#[test]
+fn every_prefix_of_a_vector_is_a_shorter_read() {
+    let mut decompressor = Decompressor::new();
+    for entry in entries(Area::Records).iter().filter(|entry| entry.kind == "records") {
+        let run = entry.read_bin();
+        let fetch = Fetch::from(0);
+        let whole = consume(&run, &fetch, &mut decompressor);
+        for length in 0..run.len() {
+            let read = consume(&run[..length], &fetch, &mut decompressor);
+            assert!(
+                whole.delivered_offsets.starts_with(&read.delivered_offsets)
+                    && read.next_fetch_offset <= whole.next_fetch_offset
+                    && (read.error.is_none() || read.error == whole.error),
+                "{} cut to {length}: {read:?}",
+                entry.name
+            );
+        }
+    }
+}
+
+/// Each cut of each compressed payload, with length and CRC put right: an error, or the records that are there; never more.
+#[test]
+fn every_prefix_of_a_payload_is_an_error_or_a_shorter_read() {
+    let mut decompressor = Decompressor::with_limit(INFLATED_BYTES_MAX);
+    for entry in entries(Area::Records).iter().filter(|entry| entry.kind == "records" && entry.bytes <= 4096) {
+        let run = entry.read_bin();
+        for batch in RecordBatches::new(&run).map_while(Result::ok).filter(|batch| batch.header().magic == 2) {
+            let Ok(section) = batch.section(&mut decompressor) else { continue };
+            let whole = fast(&batch, section).0;
+            for length in 61..batch.bytes().len() {
+                let mut cut = batch.bytes()[..length].to_vec();
+                cut[8..12].copy_from_slice(&i32::try_from(length - 12).expect("small").to_be_bytes());
+                fix_crc(&mut cut);
+                let cut = RecordBatches::new(&cut).next().expect("a batch").expect("whole");
+                let Ok(section) = cut.section(&mut decompressor) else { continue };
+                let (read, failed) = fast(&cut, section);
+                assert!(whole.starts_with(&read), "{} cut to {length}", entry.name);
+                // What ends early without an error has lost only what no record needs.
+                assert!(failed || read == whole, "{} cut to {length}: {} records", entry.name, read.len());
+            }
+        }
+    }
+}
+
+/// A change of any byte: never a panic, a loop, or more memory than allowed; and behind byte 21 of a v2 batch never unnoticed.
+#[test]
+fn a_change_of_any_byte_is_harmless_and_noticed() {
+    // xorshift: the same changes each time.
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    let mut decompressor = Decompressor::with_limit(INFLATED_BYTES_MAX);
+    let small = |bytes: usize| bytes <= CHANGED_VECTOR_BYTES_MAX;
+    for entry in entries(Area::Records).iter().filter(|entry| small(entry.bytes)) {
+        let mut run = entry.read_bin();
+        let covered: Vec<_> = RecordBatches::new(&run)
+            .map_while(Result::ok)
+            .filter(|batch| batch.header().magic == 2 && batch.check_crc().is_ok())
+            .map(|batch| batch.position() + 21..batch.position() + batch.bytes().len())
+            .collect();
+        for at in 0..run.len() {
+            let before = run[at];
+            run[at] ^= random().max(1);
+            let checked = consume(&run, &Fetch::from(0), &mut decompressor);
+            if covered.iter().any(|range| range.contains(&at)) {
+                assert!(checked.error.is_some(), "{}: byte {at} changed unnoticed", entry.name);
+            }
+            consume(&run, &Fetch { check_crcs: false, ..Fetch::from(0) }, &mut decompressor);
+            assert!(decompressor.scratch_bytes() <= INFLATED_BYTES_MAX, "{}", entry.name);
+            run[at] = before;
+        }
+    }
+}
