@@ -182,3 +182,37 @@ proptest! {
         }
     }
 }
+
+/// Characters whole and in pieces, close to each other, so that patterns nearly match.
+fn like_bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
+    let units: Vec<&[u8]> =
+        vec![b"a", b"b", "\u{e9}".as_bytes(), "\u{20ac}".as_bytes(), b"\xC3", b"\xA9", b"\xE2", b"\x82", b"\xAC"];
+    vec(select(units), 0..=most).prop_map(|units| units.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn like_equals_its_slow_twin(
+        pieces in vec(prop_oneof![2 => like_bytes(2).prop_map(Piece::Bytes), 2 => Just(Piece::One), 3 => Just(Piece::Any)], 0..8),
+        values in vec(like_bytes(8), 1..20),
+    ) {
+        let like = Expr::Like(Bytes::Value, false, pieces);
+        let bound = like.filter().bind("t", 0);
+        for value in values {
+            let sample = Sample {
+                topic: "t",
+                partition: 0,
+                offset: 0,
+                timestamp: 0,
+                timestamp_type: 0,
+                key: None,
+                value: Some(value),
+                headers: Vec::new(),
+            };
+            let headers = sample.owned_headers();
+            prop_assert_eq!(Some(bound.keep(&sample.record(&headers))), like.eval(&sample), "{:?} {:?}", like, sample.value);
+        }
+    }
+}
