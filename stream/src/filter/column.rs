@@ -136,43 +136,43 @@ impl IntColumn {
     }
 
     /// `= literal`.
-    pub fn eq(self, literal: impl Into<i64>) -> Filter {
-        self.compare(CompareOp::Eq, literal.into())
+    pub fn eq(self, literal: i64) -> Filter {
+        self.compare(CompareOp::Eq, literal)
     }
 
     /// `<> literal`.
-    pub fn ne(self, literal: impl Into<i64>) -> Filter {
-        self.compare(CompareOp::Ne, literal.into())
+    pub fn ne(self, literal: i64) -> Filter {
+        self.compare(CompareOp::Ne, literal)
     }
 
     /// `< literal`.
-    pub fn lt(self, literal: impl Into<i64>) -> Filter {
-        self.compare(CompareOp::Lt, literal.into())
+    pub fn lt(self, literal: i64) -> Filter {
+        self.compare(CompareOp::Lt, literal)
     }
 
     /// `<= literal`.
-    pub fn le(self, literal: impl Into<i64>) -> Filter {
-        self.compare(CompareOp::Le, literal.into())
+    pub fn le(self, literal: i64) -> Filter {
+        self.compare(CompareOp::Le, literal)
     }
 
     /// `> literal`.
-    pub fn gt(self, literal: impl Into<i64>) -> Filter {
-        self.compare(CompareOp::Gt, literal.into())
+    pub fn gt(self, literal: i64) -> Filter {
+        self.compare(CompareOp::Gt, literal)
     }
 
     /// `>= literal`.
-    pub fn ge(self, literal: impl Into<i64>) -> Filter {
-        self.compare(CompareOp::Ge, literal.into())
+    pub fn ge(self, literal: i64) -> Filter {
+        self.compare(CompareOp::Ge, literal)
     }
 
     /// `BETWEEN low AND high`, both included.
-    pub fn between(self, low: impl Into<i64>, high: impl Into<i64>) -> Filter {
+    pub fn between(self, low: i64, high: i64) -> Filter {
         self.ge(low).and(self.le(high))
     }
 
     /// `IN (literals)`. No literals: false for every record.
-    pub fn is_in<L: Into<i64>>(self, literals: impl IntoIterator<Item = L>) -> Filter {
-        self.in_list(literals.into_iter().map(Into::into).collect(), false)
+    pub fn is_in(self, literals: impl IntoIterator<Item = i64>) -> Filter {
+        self.in_list(literals.into_iter().collect(), false)
     }
 
     pub(super) fn in_list(self, literals: Vec<i64>, has_null: bool) -> Filter {

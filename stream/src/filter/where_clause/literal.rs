@@ -1,15 +1,9 @@
-//! Literals in a condition, and the columns they are compared with.
+//! Literals, the columns they are compared with, and whether the two go together.
 
 use super::super::Filter;
 use super::super::column::{BytesColumn, IntColumn};
 use super::super::compare::CompareOp;
 use super::timestamp;
-
-/// A literal with the byte where it stands.
-pub(super) struct Literal {
-    pub(super) value: LiteralValue,
-    pub(super) position: usize,
-}
 
 pub(super) enum LiteralValue {
     /// Text or `X'…'`.
@@ -30,7 +24,7 @@ pub(super) enum Column {
     Headers,
 }
 
-/// What a literal is to a column of bytes or of numbers, when it is not of its type.
+/// A sentence about a column and what can't be done with it.
 pub(super) struct WrongType(pub(super) String);
 
 impl Column {
@@ -66,12 +60,11 @@ pub(super) fn bytes(column: &BytesColumn, literal: LiteralValue) -> Result<Optio
 
 /// The literal as a number; `None` for NULL.
 pub(super) fn number(column: IntColumn, literal: LiteralValue) -> Result<Option<i64>, WrongType> {
-    let is_timestamp = column.is_timestamp();
     match literal {
         LiteralValue::Int(number) => Ok(Some(number)),
-        LiteralValue::Timestamp(ms) if is_timestamp => Ok(Some(ms)),
+        LiteralValue::Timestamp(ms) if column.is_timestamp() => Ok(Some(ms)),
         LiteralValue::Null => Ok(None),
-        _ if is_timestamp => Err(WrongType(format!(
+        _ if column.is_timestamp() => Err(WrongType(format!(
             "timestamp compares with a number of milliseconds since 1970 or with TIMESTAMP '…' ({})",
             timestamp::FORM
         ))),

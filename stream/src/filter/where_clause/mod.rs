@@ -7,6 +7,10 @@
 mod convert;
 mod error;
 mod literal;
+mod operand;
+mod place;
+#[cfg(test)]
+mod tests;
 mod timestamp;
 
 pub use error::WhereError;
@@ -14,20 +18,36 @@ pub use error::WhereError;
 use super::Filter;
 use convert::Converter;
 use error::brief;
+use place::{Text, byte_position};
 use sqlparser::dialect::Dialect;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use std::thread;
 
 /// The longest text, in bytes.
 const TEXT_BYTES_MAX: usize = 1024 * 1024;
 /// How deep parentheses and NOT may nest.
 const NESTING_MAX: usize = 50;
+/// A level of nesting takes up to 120 KiB of stack in a debug build of the parser. So it gets a stack of its own, whatever the caller's is; memory is
+/// taken only for what is used of it.
+const STACK_BYTES: usize = 16 * 1024 * 1024;
 /// How many tokens a condition may have, literals and commas aside: `a = 1 OR a = 2 OR …` is parsed without recursion into a tree as deep as
 /// it is long, and dropping that tree recurses. Long IN lists are flat, and not limited by this.
 const TOKENS_MAX: usize = 10_000;
 
 pub(super) fn parse(text: &str) -> Result<Filter, WhereError> {
+    thread::scope(|scope| {
+        let parsed = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || parse_here(text));
+        match parsed.map(thread::ScopedJoinHandle::join) {
+            Ok(Ok(parsed)) => parsed,
+            Ok(Err(_)) => Err(WhereError::new("the parser failed on this expression", text, 0)),
+            Err(e) => Err(WhereError::new(format!("no thread to parse the expression: {e}"), text, 0)),
+        }
+    })
+}
+
+fn parse_here(text: &str) -> Result<Filter, WhereError> {
     let error = |message: &str, position| WhereError::new(message, text, position);
     if text.len() > TEXT_BYTES_MAX {
         return Err(error(&format!("the expression is longer than {TEXT_BYTES_MAX} bytes"), TEXT_BYTES_MAX));
@@ -37,7 +57,7 @@ pub(super) fn parse(text: &str) -> Result<Filter, WhereError> {
         Err(e) => return Err(error(&sentence(&e.message), byte_position(text, e.location))),
     };
     check_tokens(text, &tokens)?;
-    let converter = Converter::new(text, &tokens);
+    let converter = Converter { text: Text::new(text, &tokens) };
     let mut parser = Parser::new(&FilterDialect).with_recursion_limit(NESTING_MAX).with_tokens_with_locations(tokens);
     let expr = match parser.parse_expr() {
         Ok(expr) => expr,
@@ -104,17 +124,6 @@ fn parser_error(text: &str, message: &str) -> WhereError {
 fn sentence(message: &str) -> String {
     let mut chars = message.chars();
     chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
-}
-
-/// The byte at a line and a column, both counted from 1 and in characters. Line 0 stands for the end of the text.
-fn byte_position(text: &str, location: Location) -> usize {
-    let Some(line) = usize::try_from(location.line).ok().and_then(|line| line.checked_sub(1)) else {
-        return text.trim_end().len();
-    };
-    let start = text.split_inclusive('\n').take(line).map(str::len).sum();
-    let column = usize::try_from(location.column.saturating_sub(1)).unwrap_or(usize::MAX);
-    let line = text.get(start..).unwrap_or_default();
-    line.char_indices().nth(column).map_or(text.len(), |(index, _)| start + index)
 }
 
 /// Standard SQL: text in single quotes without backslash escapes, names in double quotes or, as in Spark, in backticks.
