@@ -76,11 +76,7 @@ impl BytesColumn {
 
     /// `LIKE pattern`: `%` is any bytes, `_` one UTF-8 character (one byte where the bytes are not UTF-8). Nothing is an escape.
     pub fn like(self, pattern: impl AsRef<[u8]>) -> Filter {
-        match Like::parse(pattern.as_ref(), None) {
-            Ok(like) => self.test(BytesTest::Like(like)),
-            // Only an escape can be wrong, and there is none.
-            Err(_) => Filter::never(),
-        }
+        self.test(BytesTest::Like(Like::unescaped(pattern.as_ref())))
     }
 
     /// `LIKE pattern ESCAPE escape`.
@@ -88,7 +84,7 @@ impl BytesColumn {
     /// # Errors
     /// The escape character stands at the end, or before something else than `%`, `_` and itself.
     pub fn like_escape(self, pattern: impl AsRef<[u8]>, escape: char) -> Result<Filter, LikeError> {
-        Ok(self.test(BytesTest::Like(Like::parse(pattern.as_ref(), Some(escape))?)))
+        Ok(self.test(BytesTest::Like(Like::escaped(pattern.as_ref(), escape)?)))
     }
 
     /// The bytes occur somewhere. The same as `LIKE '%literal%'`, where nothing in the literal is a wildcard.

@@ -37,37 +37,38 @@ pub enum LikeError {
 }
 
 impl Like {
-    /// Parses `pattern`, in which `escape` takes the meaning from a `%`, a `_` or itself.
-    pub(super) fn parse(pattern: &[u8], escape: Option<char>) -> Result<Self, LikeError> {
+    /// `pattern`, in which every `%` and `_` is a wildcard.
+    pub(super) fn unescaped(pattern: &[u8]) -> Self {
+        let mut pieces = Pieces::default();
+        pattern.iter().for_each(|byte| pieces.byte(*byte));
+        Self::new(pieces)
+    }
+
+    /// `pattern`, in which `escape` takes the meaning from a `%`, a `_` or itself.
+    pub(super) fn escaped(pattern: &[u8], escape: char) -> Result<Self, LikeError> {
         let mut buffer = [0; 4];
-        let escape = escape.map(|escape| (escape, &*escape.encode_utf8(&mut buffer)));
+        let encoded = escape.encode_utf8(&mut buffer).as_bytes();
         let mut pieces = Pieces::default();
         let mut rest = pattern;
         while let Some((&byte, after)) = rest.split_first() {
-            if let Some((escape, encoded)) = escape
-                && let Some(escaped) = rest.strip_prefix(encoded.as_bytes())
-            {
-                if let Some(after) = escaped.strip_prefix(encoded.as_bytes()) {
-                    pieces.literal(encoded.as_bytes());
-                    rest = after;
-                    continue;
-                }
-                match escaped.split_first() {
-                    Some((wildcard @ (b'%' | b'_'), after)) => {
-                        pieces.literal(&[*wildcard]);
-                        rest = after;
-                    }
-                    Some(_) => return Err(LikeError::NothingToEscape(escape)),
-                    None => return Err(LikeError::EndsWithEscape(escape)),
-                }
+            let Some(escaped) = rest.strip_prefix(encoded) else {
+                pieces.byte(byte);
+                rest = after;
+                continue;
+            };
+            if let Some(after) = escaped.strip_prefix(encoded) {
+                pieces.literal(encoded);
+                rest = after;
                 continue;
             }
-            match byte {
-                b'%' => pieces.any(),
-                b'_' => pieces.0.push(Piece::One),
-                _ => pieces.literal(&[byte]),
+            match escaped.split_first() {
+                Some((wildcard @ (b'%' | b'_'), after)) => {
+                    pieces.literal(&[*wildcard]);
+                    rest = after;
+                }
+                Some(_) => return Err(LikeError::NothingToEscape(escape)),
+                None => return Err(LikeError::EndsWithEscape(escape)),
             }
-            rest = after;
         }
         Ok(Self::new(pieces))
     }
@@ -140,6 +141,14 @@ impl Pieces {
         }
     }
 
+    fn byte(&mut self, byte: u8) {
+        match byte {
+            b'%' => self.any(),
+            b'_' => self.0.push(Piece::One),
+            _ => self.literal(&[byte]),
+        }
+    }
+
     fn any(&mut self) {
         if self.0.last() != Some(&Piece::Any) {
             self.0.push(Piece::Any);
@@ -152,7 +161,7 @@ mod tests {
     use super::*;
 
     fn matches(pattern: &str, value: &[u8]) -> bool {
-        Like::parse(pattern.as_bytes(), None).unwrap().matches(value)
+        Like::unescaped(pattern.as_bytes()).matches(value)
     }
 
     #[test]
@@ -193,6 +202,7 @@ mod tests {
             ("%__b%", "xbyzb", true),
             ("%__b%", "xb", false),
             ("%aab%b", "aaab", false),
+            ("%aa_b", "aaaxb", true),
             ("%aab%b", "aaabb", true),
             ("a\\%", "a\\x", true),
         ] {
@@ -212,20 +222,20 @@ mod tests {
     fn bytes_inside_a_character_are_found_by_literals_only() {
         let euro = "€".as_bytes();
         assert!(Like::contains(&[0x82]).matches(euro));
-        assert!(!Like::parse(b"%\x82_", None).unwrap().matches(euro), "_ does not begin inside a character");
-        assert!(!Like::parse(b"%_\x82%", None).unwrap().matches(euro), "nor end there");
-        assert!(Like::parse(b"\xE2%_", None).unwrap().matches("€x".as_bytes()));
+        assert!(!Like::unescaped(b"%\x82_").matches(euro), "_ does not begin inside a character");
+        assert!(!Like::unescaped(b"%_\x82%").matches(euro), "nor end there");
+        assert!(Like::unescaped(b"\xE2%_").matches("€x".as_bytes()));
     }
 
     #[test]
     fn escapes() {
-        let like = Like::parse(b"10!%!_!!%", Some('!')).unwrap();
+        let like = Like::escaped(b"10!%!_!!%", '!').unwrap();
         assert_eq!(like.pieces(), [Piece::Literal(b"10%_!".to_vec()), Piece::Any]);
         assert_eq!(like.longest_literal(), Some(&b"10%_!"[..]));
-        assert_eq!(Like::parse("é%é_".as_bytes(), Some('é')).unwrap().pieces(), [Piece::Literal(b"%_".to_vec())]);
-        assert_eq!(Like::parse(b"%%_", Some('%')).unwrap().pieces(), [Piece::Literal(b"%".to_vec()), Piece::One]);
-        assert_eq!(Like::parse(b"a!", Some('!')).unwrap_err(), LikeError::EndsWithEscape('!'));
-        assert_eq!(Like::parse(b"!a", Some('!')).unwrap_err(), LikeError::NothingToEscape('!'));
+        assert_eq!(Like::escaped("é%é_".as_bytes(), 'é').unwrap().pieces(), [Piece::Literal(b"%_".to_vec())]);
+        assert_eq!(Like::escaped(b"%%_", '%').unwrap().pieces(), [Piece::Literal(b"%".to_vec()), Piece::One]);
+        assert_eq!(Like::escaped(b"a!", '!').unwrap_err(), LikeError::EndsWithEscape('!'));
+        assert_eq!(Like::escaped(b"!a", '!').unwrap_err(), LikeError::NothingToEscape('!'));
     }
 
     #[test]

@@ -155,6 +155,11 @@ impl FromStr for Filter {
 
     /// Parses an SQL condition on the columns `key`, `value`, `topic`, `partition`, `offset`, `timestamp`, `timestampType` and
     /// `headers['…']`, with `=`, `<>`, `<`, `<=`, `>`, `>=`, `LIKE … [ESCAPE …]`, `IN`, `BETWEEN`, `IS [NOT] NULL`, `AND`, `OR`, `NOT`.
+    /// Text is written in single quotes, in which only a quote is special (`'it''s'`); bytes are `X'6869'`; a timestamp is a number of
+    /// milliseconds or `TIMESTAMP '2023-11-14 22:13:20.123'`, in UTC. Without `ESCAPE`, a pattern has no escape character.
+    ///
+    /// # Errors
+    /// The text is not such a condition, or compares a column with a literal of another type. The error says where.
     ///
     /// ```
     /// use ottla_stream::Filter;

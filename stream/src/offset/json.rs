@@ -49,7 +49,10 @@ pub(super) fn partition_numbers(text: &str) -> Result<BTreeMap<String, BTreeMap<
                 .ok_or_else(|| format!("\"{key}\" is not a partition of '{topic}'"))?;
             partitions.insert(index, number);
         }
-        result.insert(topic, partitions);
+        // A topic without partitions says nothing, so that equal maps are equal.
+        if !partitions.is_empty() {
+            result.insert(topic, partitions);
+        }
     }
     Ok(result)
 }
@@ -61,10 +64,20 @@ pub(crate) fn assignment(text: &str) -> Result<BTreeMap<String, BTreeSet<i32>>, 
             "No topicpartitions to assign as specified value for option 'assign' is '{text}'"
         )));
     }
-    let topics: UniqueKeys<Vec<i32>> = serde_json::from_str(text).map_err(|error| {
-        OptionError::new(format!(r#"Expected e.g. {{"topicA":[0,1],"topicB":[0,1]}}, got {text} ({error})"#))
-    })?;
-    Ok(topics.0.into_iter().map(|(topic, indexes)| (topic, indexes.into_iter().collect())).collect())
+    let expected = |reason: String| {
+        OptionError::new(format!(r#"Expected e.g. {{"topicA":[0,1],"topicB":[0,1]}}, got {text} ({reason})"#))
+    };
+    let topics: UniqueKeys<Vec<i32>> = serde_json::from_str(text).map_err(|error| expected(error.to_string()))?;
+    let mut assigned = BTreeMap::new();
+    for (topic, indexes) in topics.0 {
+        if let Some(index) = indexes.iter().find(|index| **index < 0) {
+            return Err(expected(format!("{index} is not a partition of '{topic}'")));
+        }
+        if !indexes.is_empty() {
+            assigned.insert(topic, indexes.into_iter().collect());
+        }
+    }
+    Ok(assigned)
 }
 
 /// Writes `{"topic":{"0":number}}`, compact, in the order of topics and partitions.
@@ -77,4 +90,39 @@ pub(super) fn write_partition_numbers(map: &BTreeMap<String, BTreeMap<i32, i64>>
         })
         .collect();
     serde_json::Value::Object(object).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_assignment_names_partitions_by_topic() {
+        let assigned = assignment(r#"{"Topic.A":[2,0,2], "b":[1], "none":[]}"#).unwrap();
+        assert_eq!(assigned, [("Topic.A".to_owned(), [0, 2].into()), ("b".to_owned(), [1].into())].into());
+        assert_eq!(assignment("{}").unwrap(), BTreeMap::new());
+    }
+
+    #[test]
+    fn an_assignment_that_is_none_shows_an_example() {
+        for bad in [
+            "{bad",
+            r#"{"t":"0"}"#,
+            r#"{"t":{"0":1}}"#,
+            r#"{"t":["0"]}"#,
+            r#"{"t":[0.5]}"#,
+            r#"{"t":[-1]}"#,
+            r#"{"t":[2147483648]}"#,
+            r#"{"t":[0],"t":[1]}"#,
+            r#"{"t":[0]} x"#,
+        ] {
+            let error = assignment(bad).unwrap_err().to_string();
+            let start = format!(r#"Expected e.g. {{"topicA":[0,1],"topicB":[0,1]}}, got {bad}"#);
+            assert!(error.starts_with(&start), "{error}");
+        }
+        for bad in ["a,b", "", "[0]"] {
+            let expected = format!("No topicpartitions to assign as specified value for option 'assign' is '{bad}'");
+            assert_eq!(assignment(bad).unwrap_err().to_string(), expected);
+        }
+    }
 }

@@ -81,6 +81,9 @@ mod tests {
         assert_eq!(parse(text).unwrap().to_string(), text);
         assert_eq!(parse(" { \"t\" : { \"0\" : 4 } } ").unwrap().to_string(), r#"{"t":{"0":4}}"#);
         assert_eq!(parse("{}").unwrap(), SourceOffset::default());
+        assert_eq!(parse(r#"{"t":{}}"#).unwrap(), SourceOffset::default());
+        let odd = SourceOffset::from_iter([(TopicPartition::new("a\"b\\\u{e4}\n", 0), i64::MAX)]);
+        assert_eq!(parse(&odd.to_string()).unwrap(), odd);
     }
 
     #[test]
