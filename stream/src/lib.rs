@@ -31,7 +31,7 @@ pub use commit::CommitOutcome;
 pub use error::{DataLoss, Error, LossKind, LostRange, ReadError, ReadErrorKind, Result, SinkError};
 pub use filter::{BoundFilter, BytesColumn, Filter, IntColumn, LikeError, WhereError};
 pub use offset::{OffsetRange, OffsetRangeLimit, PartitionTimestamps, SourceOffset};
-pub use options::{OptionError, StartingOffsetsByTimestampStrategy, StreamOptions};
+pub use options::{OptionError, StartingOffsetsByTimestampStrategy, StreamOptions, client_config};
 pub use ottla_client::{Client, TopicPartition};
 pub use read::{RangeCounts, RangeOutcome, ReadProgress, ReadSettings};
 pub use sink::{JsonRow, LineFormat, LineSink, NullSink, RecordWriter, Sink};

@@ -114,6 +114,22 @@ impl StreamOptions {
     }
 }
 
+/// Reads the options of a command that asks brokers but reads no source: `kafka.*` only. Returns the settings and what to warn of.
+///
+/// # Errors
+/// Any other option, and every mistake that [`StreamOptions::from_pairs`] finds in `kafka.*`.
+pub fn client_config<K: AsRef<str>, V: AsRef<str>>(
+    pairs: impl IntoIterator<Item = (K, V)>,
+) -> Result<(ClientConfig, Vec<String>), OptionError> {
+    let pairs = Pairs::new(pairs)?;
+    if let Some(name) = pairs.names().next() {
+        return Err(OptionError::new(format!("option '{name}' says what to read, and nothing is read here")));
+    }
+    let mut warnings = Vec::new();
+    let (client, _) = client(&pairs, &mut warnings)?;
+    Ok((client, warnings))
+}
+
 /// The first of the three spellings that is given; the others are not even parsed (SPARK 4).
 fn limit(
     pairs: &Pairs,

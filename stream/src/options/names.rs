@@ -61,6 +61,11 @@ impl Pairs {
         Ok(all)
     }
 
+    /// The names given, `kafka.*` apart.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.named.keys().copied()
+    }
+
     /// The trimmed value of an option, by its documented name.
     pub(super) fn get(&self, name: &'static str) -> Option<&str> {
         debug_assert!(KNOWN.contains(&name), "{name}");
