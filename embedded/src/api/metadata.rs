@@ -54,6 +54,7 @@ fn find(
         return match cluster.topic_by_id(asked.topic_id) {
             Some((name, topic)) => describe(context, name, topic),
             None => MetadataResponseTopic::default()
+                .with_name(None)
                 .with_topic_id(asked.topic_id)
                 .with_error_code(ResponseError::UnknownTopicId.code()),
         };

@@ -175,8 +175,9 @@ pub(super) fn describe_configs(
             }
             let topic =
                 cluster.topics.get(resource.resource_name.as_str()).ok_or(ResponseError::UnknownTopicOrPartition)?;
-            let keys = resource.configuration_keys.as_ref();
-            let asked = |name: &str| keys.is_none_or(|keys| keys.iter().any(|key| key.as_str() == name));
+            // Null and the empty list both ask for all.
+            let keys = resource.configuration_keys.as_deref().unwrap_or_default();
+            let asked = |name: &str| keys.is_empty() || keys.iter().any(|key| key.as_str() == name);
             Ok(topic.config.iter().filter(|(name, _)| asked(name)).collect())
         });
         let result = DescribeConfigsResult::default()
