@@ -89,15 +89,9 @@ pub(super) fn delete(cluster: &mut Cluster, context: &Context, request: DeleteTo
     let named = request.topic_names.into_iter().map(|name| DeleteTopicState::default().with_name(Some(name)));
     let responses = named.chain(request.topics).map(|asked| {
         let deleted = context.check_whole().and_then(|()| match &asked.name {
-            Some(name) => match cluster.topics.remove(name.as_str()) {
-                Some(topic) => Ok((name.clone(), topic.id)),
-                None => Err(ResponseError::UnknownTopicOrPartition),
-            },
+            Some(name) => cluster.delete_topic(name).map(|id| (name.clone(), id)),
             None => match cluster.topic_by_id(asked.topic_id).map(|(name, _)| name.to_owned()) {
-                Some(name) => {
-                    cluster.topics.remove(&name);
-                    Ok((TopicName(text(&name)), asked.topic_id))
-                }
+                Some(name) => cluster.delete_topic(&name).map(|id| (TopicName(text(&name)), id)),
                 None => Err(ResponseError::UnknownTopicId),
             },
         });

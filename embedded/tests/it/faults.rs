@@ -45,6 +45,10 @@ async fn errors_go_where_they_are_asked_for() {
     assert_eq!(codes(Action::TopLevelError(70)).await, (70, vec![]));
     assert_eq!(codes(Action::PartitionErrors(vec![PartitionError::new("logs", 1, 56)])).await, (0, vec![0, 56]));
 
+    once(&broker, ApiKey::Fetch, Action::TopLevelError(70));
+    let response = client.ask(6, fetch(&broker, 6, &both)).await;
+    assert!(partitions(&response).iter().all(|data| data.error_code == 70), "version 6 has no code of its own");
+
     once(&broker, ApiKey::FindCoordinator, Action::Error(15));
     let response = client.ask(3, FindCoordinatorRequest::default().with_key("g".into())).await;
     assert_eq!(response.error_code, ResponseError::CoordinatorNotAvailable.code());

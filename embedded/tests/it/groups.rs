@@ -111,6 +111,18 @@ async fn offsets_are_fetched_in_every_version() {
 }
 
 #[tokio::test]
+async fn a_deleted_topic_takes_its_offsets_along() {
+    let broker = broker().await;
+    broker.create_topic("other", 1, &[]).unwrap();
+    broker.commit("g", "logs", 0, CommittedOffset::new(5));
+    broker.commit("g", "other", 0, CommittedOffset::new(6));
+    broker.delete_topic("logs").unwrap();
+    broker.create_topic("logs", 2, &[]).unwrap();
+    assert_eq!(broker.committed("g", "logs", 0), None);
+    assert_eq!(broker.committed("g", "other", 0), Some(CommittedOffset::new(6)));
+}
+
+#[tokio::test]
 async fn only_the_coordinator_answers() {
     let broker = EmbeddedBroker::builder().nodes(3).start().await.unwrap();
     broker.create_topic("logs", 1, &[]).unwrap();

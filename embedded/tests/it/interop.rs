@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use kafka_protocol::messages::ApiKey;
 use ottla_embedded::EmbeddedBroker;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -161,6 +162,37 @@ async fn kcat_and_java_read_what_the_other_wrote_in_every_codec() {
         .collect();
     assert_eq!(rows.len(), 2 * CODECS.len(), "{described}");
     assert!(rows.iter().all(|row| row[5] == "0"), "every partition without lag:\n{described}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcat_copes_with_an_older_broker() {
+    let Some(tools) = Tools::find("kcat_copes_with_an_older_broker").await else { return };
+    // As Kafka 1.0 had them.
+    let broker = EmbeddedBroker::builder()
+        .api_versions(ApiKey::ApiVersions, 0..=1)
+        .api_versions(ApiKey::Metadata, 0..=5)
+        .api_versions(ApiKey::Produce, 0..=5)
+        .api_versions(ApiKey::Fetch, 0..=6)
+        .api_versions(ApiKey::ListOffsets, 0..=2)
+        .api_versions(ApiKey::FindCoordinator, 0..=1)
+        .api_versions(ApiKey::JoinGroup, 0..=2)
+        .api_versions(ApiKey::SyncGroup, 0..=1)
+        .api_versions(ApiKey::Heartbeat, 0..=1)
+        .api_versions(ApiKey::LeaveGroup, 0..=1)
+        .api_versions(ApiKey::OffsetCommit, 0..=3)
+        .api_versions(ApiKey::OffsetFetch, 0..=3)
+        .start()
+        .await
+        .unwrap();
+    let servers = broker.bootstrap_servers();
+    broker.create_topic("logs", 1, &[]).unwrap();
+    let input = lines("kcat", "lz4");
+    tools.kcat(&["-b", &servers, "-P", "-t", "logs", "-z", "lz4"], &input).await;
+    let arguments = ["-b", &servers, "-G", "old", "-e", "-q", "-X", "auto.offset.reset=earliest", "logs"];
+    assert_eq!(tools.kcat(&arguments, "").await, input);
+    let committed = broker.committed("old", "logs", 0).expect("a commit at the end");
+    assert_eq!(committed.offset, i64::try_from(LINES).unwrap());
+    assert_eq!(broker.last_request(ApiKey::Fetch).map(|request| request.api_version), Some(6));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,7 @@
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::offset_for_leader_epoch_request::{OffsetForLeaderPartition, OffsetForLeaderTopic};
-use kafka_protocol::messages::{ListOffsetsRequest, OffsetForLeaderEpochRequest};
+use kafka_protocol::messages::{ListOffsetsRequest, MetadataRequest, OffsetForLeaderEpochRequest};
 use ottla_embedded::EmbeddedBroker;
 
 use crate::support::{Client, Position, batch, fetch, partitions, produce, topic_name};
@@ -39,6 +39,19 @@ async fn an_old_leader_names_the_new_one_where_the_version_can() {
         assert_eq!(response.node_endpoints.len(), usize::from(version >= 10));
     }
     assert_eq!(broker.end_offset("logs", 0), Ok(10));
+}
+
+#[tokio::test]
+async fn nobody_leads() {
+    let broker = EmbeddedBroker::start().await.unwrap();
+    broker.create_topic("logs", 2, &[]).unwrap();
+    broker.set_leader("logs", 1, -1).unwrap();
+    let mut client = Client::connect(&broker, 1).await;
+    let response = client.ask(9, MetadataRequest::default().with_topics(None)).await;
+    let codes: Vec<i16> = response.topics[0].partitions.iter().map(|partition| partition.error_code).collect();
+    assert_eq!(codes, [0, ResponseError::LeaderNotAvailable.code()]);
+    let response = client.ask(12, fetch(&broker, 12, &[Position { partition: 1, ..LOGS }])).await;
+    assert_eq!(partitions(&response)[0].error_code, ResponseError::NotLeaderOrFollower.code());
 }
 
 #[tokio::test]
