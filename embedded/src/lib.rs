@@ -9,7 +9,7 @@
 //! makes gaps), no consumer-protocol or share groups (KIP-848, KIP-932), and does not check sequence numbers of idempotent producers.
 //!
 //! ```
-//! use kafka_protocol::messages::ApiKey;
+//! use ottla_embedded::messages::ApiKey;
 //! use ottla_embedded::{Action, EmbeddedBroker};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,6 +42,7 @@ mod session;
 mod state;
 mod transaction;
 
+/// The codecs' messages, for what hooks see: [`Request`] holds them, and [`messages::ApiKey`] names the APIs.
 pub use kafka_protocol::messages;
 
 pub use crate::api::CommittedOffset;
