@@ -176,13 +176,13 @@ impl EmbeddedBroker {
             .map_err(|error| BrokerError::new(topic, error))
     }
 
-    /// Deletes a topic with its records. Committed offsets stay.
+    /// Deletes a topic with its records and what groups committed for it, as brokers do.
     ///
     /// # Errors
     /// When there is no such topic.
     pub fn delete_topic(&self, topic: &str) -> Result<(), BrokerError> {
-        let removed = self.shared.update(|cluster| cluster.topics.remove(topic));
-        removed.map(drop).ok_or_else(|| BrokerError::new(topic, ResponseError::UnknownTopicOrPartition))
+        let deleted = self.shared.update(|cluster| cluster.delete_topic(topic));
+        deleted.map(drop).map_err(|error| BrokerError::new(topic, error))
     }
 
     /// The id of a topic.
@@ -315,7 +315,8 @@ impl EmbeddedBroker {
         self.update_partition(topic, partition, |partition| Ok((partition.leader, partition.leader_epoch)))
     }
 
-    /// Makes a node the leader, with the next epoch; the others answer NOT_LEADER_OR_FOLLOWER from now on.
+    /// Makes a node the leader, with the next epoch; the others answer NOT_LEADER_OR_FOLLOWER from now on. With -1 nobody leads, and
+    /// Metadata answers LEADER_NOT_AVAILABLE.
     ///
     /// # Errors
     /// When the partition does not exist.
@@ -323,7 +324,7 @@ impl EmbeddedBroker {
         self.update_partition(topic, partition, |partition| {
             partition.leader = node;
             partition.leader_epoch = partition.leader_epoch.saturating_add(1);
-            if !partition.replicas.contains(&node) {
+            if node >= 0 && !partition.replicas.contains(&node) {
                 partition.replicas.push(node);
             }
             Ok(())

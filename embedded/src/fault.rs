@@ -39,7 +39,8 @@ pub enum Action {
     /// Answer with this error code and do nothing else: in every partition or element where the API has a code for each, and in the
     /// response's own code where it has only that.
     Error(i16),
-    /// Answer with this code as the response's own (Fetch v7+, OffsetFetch v2+, …) and no partitions.
+    /// Answer with this code as the response's own and without partitions (Fetch from version 7 on, OffsetFetch, Metadata from version
+    /// 13 on); as [`Action::Error`] where the API has no such code.
     TopLevelError(i16),
     /// Answer with a code for these partitions and handle the others.
     PartitionErrors(Vec<PartitionError>),
@@ -196,10 +197,17 @@ pub(crate) struct Forced {
 }
 
 impl Forced {
-    pub(crate) fn from_action(action: &Action) -> Self {
+    pub(crate) fn new(action: &Action, api_key: ApiKey, version: i16) -> Self {
+        // Where a response has both its own code and one for each partition. OffsetFetch 1 is told what group failed, and spreads it.
+        let has_both = match api_key {
+            ApiKey::Fetch => version >= 7,
+            ApiKey::OffsetFetch => true,
+            ApiKey::Metadata => version >= 13,
+            _ => false,
+        };
         match action {
-            Action::Error(code) => Self { all: Some(*code), ..Self::default() },
-            Action::TopLevelError(code) => Self { top_level: Some(*code), ..Self::default() },
+            Action::TopLevelError(code) if has_both => Self { top_level: Some(*code), ..Self::default() },
+            Action::Error(code) | Action::TopLevelError(code) => Self { all: Some(*code), ..Self::default() },
             Action::PartitionErrors(partitions) => Self { partitions: partitions.clone(), ..Self::default() },
             _ => Self::default(),
         }

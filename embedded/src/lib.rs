@@ -2,11 +2,14 @@
 //!
 //! It stores batches as they were produced and serves them as they were stored, keeps offsets of groups, runs classic groups and
 //! transactions, and can play several nodes or an older broker. Its codecs are those of the crate `kafka-protocol`, independent of
-//! Ottla's own wire layer, so that each checks the other. Its decoders reserve memory from claimed counts, so the broker listens on
-//! loopback only and is no server for peers that aren't trusted.
+//! Ottla's own wire layer, so that each checks the other.
+//!
+//! It's no server for peers that aren't trusted: requests of up to 100 MiB are taken, and its decoders reserve memory from claimed
+//! counts, so it listens on loopback only. It has no TLS, SASL, ACLs or quotas, no retention or compaction ([`EmbeddedBroker::append_raw`]
+//! makes gaps), no consumer-protocol or share groups (KIP-848, KIP-932), and does not check sequence numbers of idempotent producers.
 //!
 //! ```
-//! use kafka_protocol::messages::ApiKey;
+//! use ottla_embedded::messages::ApiKey;
 //! use ottla_embedded::{Action, EmbeddedBroker};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -39,6 +42,7 @@ mod session;
 mod state;
 mod transaction;
 
+/// The codecs' messages, for what hooks see: [`Request`] holds them, and [`messages::ApiKey`] names the APIs.
 pub use kafka_protocol::messages;
 
 pub use crate::api::CommittedOffset;

@@ -107,3 +107,64 @@ fn zstd(mut section: &[u8]) -> Option<Vec<u8>> {
     }
     Some(inflated)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Three records, 5 ms apart, at offsets 100, 101 and 103.
+    const RECORDS: &[u8] = &[12, 0, 0, 0, 1, 1, 0, 12, 0, 10, 2, 1, 1, 0, 12, 0, 20, 6, 1, 1, 0];
+
+    fn header(codec: i16) -> BatchHeader {
+        BatchHeader {
+            base_offset: 100,
+            attributes: codec,
+            last_offset_delta: 3,
+            base_timestamp: 1_000,
+            max_timestamp: 1_010,
+            producer_id: -1,
+            producer_epoch: -1,
+            records_count: 3,
+        }
+    }
+
+    fn times(codec: i16, section: &[u8]) -> Vec<(i64, i64)> {
+        let batch = [&[0; HEADER_BYTES], section].concat();
+        timestamps(&header(codec), &batch.into()).into_iter().map(|time| (time.offset, time.timestamp)).collect()
+    }
+
+    #[test]
+    fn every_codec_is_looked_into() {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(RECORDS).unwrap();
+        let mut lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        lz4.write_all(RECORDS).unwrap();
+        let block = snap::raw::Encoder::new().compress_vec(RECORDS).unwrap();
+        let length = u32::try_from(block.len()).unwrap().to_be_bytes();
+        let framed = [XERIAL_MAGIC, &[0, 0, 0, 1, 0, 0, 0, 1], &length[..], &block].concat();
+        let zstd = ruzstd::encoding::compress_to_vec(RECORDS, ruzstd::encoding::CompressionLevel::Fastest);
+        let sections = [
+            (0, RECORDS.to_vec()),
+            (1, gzip.finish().unwrap()),
+            (2, block),
+            (2, framed),
+            (3, lz4.finish().unwrap()),
+            (4, zstd),
+        ];
+        for (codec, section) in sections {
+            assert_eq!(times(codec, &section), [(100, 1_000), (101, 1_005), (103, 1_010)], "codec {codec}");
+        }
+    }
+
+    #[test]
+    fn a_batch_that_cannot_be_read_counts_as_its_first_offset() {
+        for codec in 0..8 {
+            assert_eq!(times(codec, b"no records"), [(100, 1_010)], "codec {codec}");
+        }
+        for cut in 0..RECORDS.len() {
+            assert_eq!(times(0, &RECORDS[..cut]), [(100, 1_010)], "cut at {cut}");
+        }
+    }
+}

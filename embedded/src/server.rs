@@ -19,6 +19,8 @@ use crate::state::Shared;
 /// Kafka's default for `socket.request.max.bytes`.
 const REQUEST_BYTES_MAX: usize = 100 << 20;
 const LENGTH_BYTES: usize = 4;
+/// At least so much room for one read, so that a large frame does not take many.
+const READ_BYTES: usize = 16 << 10;
 
 /// Accepts connections of one node until the task is aborted, which ends its connections too.
 pub(crate) async fn listen(shared: Arc<Shared>, node: i32, listener: TcpListener, disconnect: watch::Receiver<u64>) {
@@ -86,6 +88,7 @@ async fn read_frame(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result
                 return Ok(Some(frame.slice(LENGTH_BYTES..)));
             }
         }
+        buffer.reserve(READ_BYTES);
         if stream.read_buf(buffer).await? == 0 {
             return Ok(None);
         }
@@ -128,7 +131,7 @@ async fn answer(
         version,
         client_id: client_id.unwrap_or_default(),
         client_host: format!("/{client_host}"),
-        forced: Forced::from_action(&action),
+        forced: Forced::new(&action, api_key, version),
     };
     let Some(mut response) = api::handle(shared, &context, request).await else { return Ok(Next::GoOn) };
     if let Action::Throttle(time) = &action {

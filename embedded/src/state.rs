@@ -161,6 +161,15 @@ impl Cluster {
         Ok(id)
     }
 
+    /// Deletes a topic with its records and what groups committed for it.
+    pub(crate) fn delete_topic(&mut self, name: &str) -> Result<Uuid, ResponseError> {
+        let topic = self.topics.remove(name).ok_or(ResponseError::UnknownTopicOrPartition)?;
+        for group in self.groups.values_mut() {
+            group.offsets.retain(|(topic, _), _| topic != name);
+        }
+        Ok(topic.id)
+    }
+
     pub(crate) fn topic_by_id(&self, id: Uuid) -> Option<(&str, &Topic)> {
         self.topics.iter().find(|(_, topic)| topic.id == id).map(|(name, topic)| (name.as_str(), topic))
     }

@@ -54,6 +54,7 @@ fn find(
         return match cluster.topic_by_id(asked.topic_id) {
             Some((name, topic)) => describe(context, name, topic),
             None => MetadataResponseTopic::default()
+                .with_name(None)
                 .with_topic_id(asked.topic_id)
                 .with_error_code(ResponseError::UnknownTopicId.code()),
         };
@@ -77,8 +78,9 @@ fn describe(context: &Context, name: &str, topic: &Topic) -> MetadataResponseTop
         return described.with_error_code(code);
     }
     let partitions = (0..).zip(&topic.partitions).map(|(index, partition)| {
+        let leaderless = if partition.leader < 0 { ResponseError::LeaderNotAvailable.code() } else { 0 };
         MetadataResponsePartition::default()
-            .with_error_code(context.forced.partition(name, index).unwrap_or(0))
+            .with_error_code(context.forced.partition(name, index).unwrap_or(leaderless))
             .with_partition_index(index)
             .with_leader_id(BrokerId(partition.leader))
             .with_leader_epoch(partition.leader_epoch)

@@ -67,8 +67,9 @@ pub(super) fn commit(cluster: &mut Cluster, context: &Context, request: OffsetCo
         let name = topic.name.to_string();
         let partitions = topic.partitions.into_iter().map(|asked| {
             let index = asked.partition_index;
-            let committed = context.check_partition(&name, index).and(allowed).and_then(|()| {
+            let committed = context.check_partition(&name, index).and_then(|()| {
                 cluster.partition(&name, index).ok_or(ResponseError::UnknownTopicOrPartition)?;
+                allowed?;
                 let metadata = asked.committed_metadata.unwrap_or_default();
                 check_metadata(&metadata)?;
                 let committed = CommittedOffset {

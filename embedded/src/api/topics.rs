@@ -89,15 +89,9 @@ pub(super) fn delete(cluster: &mut Cluster, context: &Context, request: DeleteTo
     let named = request.topic_names.into_iter().map(|name| DeleteTopicState::default().with_name(Some(name)));
     let responses = named.chain(request.topics).map(|asked| {
         let deleted = context.check_whole().and_then(|()| match &asked.name {
-            Some(name) => match cluster.topics.remove(name.as_str()) {
-                Some(topic) => Ok((name.clone(), topic.id)),
-                None => Err(ResponseError::UnknownTopicOrPartition),
-            },
+            Some(name) => cluster.delete_topic(name).map(|id| (name.clone(), id)),
             None => match cluster.topic_by_id(asked.topic_id).map(|(name, _)| name.to_owned()) {
-                Some(name) => {
-                    cluster.topics.remove(&name);
-                    Ok((TopicName(text(&name)), asked.topic_id))
-                }
+                Some(name) => cluster.delete_topic(&name).map(|id| (TopicName(text(&name)), id)),
                 None => Err(ResponseError::UnknownTopicId),
             },
         });
@@ -175,8 +169,9 @@ pub(super) fn describe_configs(
             }
             let topic =
                 cluster.topics.get(resource.resource_name.as_str()).ok_or(ResponseError::UnknownTopicOrPartition)?;
-            let keys = resource.configuration_keys.as_ref();
-            let asked = |name: &str| keys.is_none_or(|keys| keys.iter().any(|key| key.as_str() == name));
+            // Null and the empty list both ask for all.
+            let keys = resource.configuration_keys.as_deref().unwrap_or_default();
+            let asked = |name: &str| keys.is_empty() || keys.iter().any(|key| key.as_str() == name);
             Ok(topic.config.iter().filter(|(name, _)| asked(name)).collect())
         });
         let result = DescribeConfigsResult::default()
