@@ -16,7 +16,7 @@ use bytes::{Bytes, BytesMut};
 use common::{Area, Entry, entries, report};
 use kafka_protocol::messages::{self as their, ApiKey as TheirKey};
 use kafka_protocol::protocol::{Decodable, Encodable};
-use ottla_protocol::json::{Direction, MessageJson, message_json};
+use ottla_protocol::json::{Direction, MessageJson, frames_json, message_json};
 use ottla_protocol::message::*;
 use ottla_protocol::{
     ApiKey, DecodeError, DecodeErrorKind, EncodeError, ErrorCode, FRAME_LENGTH_BYTES, FrameDecoder, Message, Reader,
@@ -24,6 +24,7 @@ use ottla_protocol::{
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 /// Why `kafka-protocol` doesn't give Kafka's bytes back: a text that its error begins with, and the reason. Vectors to which none of these
 /// applies fail; a reason that applies to none of the project's own vectors fails too.
@@ -71,42 +72,85 @@ fn theirs(key: i16, direction: Direction, version: i16, body: &Bytes) -> Result<
         };
     }
     dispatch! {
+        Fetch: FetchRequest, FetchResponse;
+        ListOffsets: ListOffsetsRequest, ListOffsetsResponse;
+        Metadata: MetadataRequest, MetadataResponse;
+        OffsetCommit: OffsetCommitRequest, OffsetCommitResponse;
+        OffsetFetch: OffsetFetchRequest, OffsetFetchResponse;
+        FindCoordinator: FindCoordinatorRequest, FindCoordinatorResponse;
+        ApiVersions: ApiVersionsRequest, ApiVersionsResponse;
+        OffsetForLeaderEpoch: OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse;
         JoinGroup: JoinGroupRequest, JoinGroupResponse;
         Heartbeat: HeartbeatRequest, HeartbeatResponse;
         LeaveGroup: LeaveGroupRequest, LeaveGroupResponse;
         SyncGroup: SyncGroupRequest, SyncGroupResponse;
         DescribeGroups: DescribeGroupsRequest, DescribeGroupsResponse;
+        ListGroups: ListGroupsRequest, ListGroupsResponse;
         SaslHandshake: SaslHandshakeRequest, SaslHandshakeResponse;
         SaslAuthenticate: SaslAuthenticateRequest, SaslAuthenticateResponse;
         ConsumerGroupHeartbeat: ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse;
+        Produce: ProduceRequest, ProduceResponse;
+        CreateTopics: CreateTopicsRequest, CreateTopicsResponse;
+        DeleteTopics: DeleteTopicsRequest, DeleteTopicsResponse;
+        DeleteRecords: DeleteRecordsRequest, DeleteRecordsResponse;
+        InitProducerId: InitProducerIdRequest, InitProducerIdResponse;
+        AddPartitionsToTxn: AddPartitionsToTxnRequest, AddPartitionsToTxnResponse;
+        AddOffsetsToTxn: AddOffsetsToTxnRequest, AddOffsetsToTxnResponse;
+        EndTxn: EndTxnRequest, EndTxnResponse;
+        TxnOffsetCommit: TxnOffsetCommitRequest, TxnOffsetCommitResponse;
+        DescribeConfigs: DescribeConfigsRequest, DescribeConfigsResponse;
+        CreatePartitions: CreatePartitionsRequest, CreatePartitionsResponse;
+        DeleteGroups: DeleteGroupsRequest, DeleteGroupsResponse;
+        OffsetDelete: OffsetDeleteRequest, OffsetDeleteResponse;
+        DescribeCluster: DescribeClusterRequest, DescribeClusterResponse;
         ConsumerGroupDescribe: ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse;
     }
 }
 
+/// Evaluates `$of` with `$Request` standing for the request type of the API, or `$other` for APIs of `kafka-protocol`.
+macro_rules! with_request {
+    ($key:expr, $Request:ident => $of:expr, else $other:expr) => {
+        with_request!(@arms $key, $Request, $of, $other;
+            FETCH FetchRequest, LIST_OFFSETS ListOffsetsRequest, METADATA MetadataRequest,
+            OFFSET_COMMIT OffsetCommitRequest, OFFSET_FETCH OffsetFetchRequest,
+            FIND_COORDINATOR FindCoordinatorRequest, API_VERSIONS ApiVersionsRequest,
+            OFFSET_FOR_LEADER_EPOCH OffsetForLeaderEpochRequest)
+    };
+    (@arms $key:expr, $Request:ident, $of:expr, $other:expr; $($api:ident $request:ident),+) => {
+        match ApiKey($key) {
+            $(ApiKey::$api => {
+                type $Request = $request;
+                $of
+            })+
+            _ => $other,
+        }
+    };
+}
+
+/// The same for the message type of the API in a direction.
+macro_rules! with_message {
+    ($key:expr, $direction:expr, $Message:ident => $of:expr, else $other:expr) => {
+        with_request!($key, R => match $direction {
+            Direction::Request => {
+                type $Message = R;
+                $of
+            }
+            Direction::Response => {
+                type $Message = <R as Request>::Response;
+                $of
+            }
+        }, else $other)
+    };
+}
+
 /// Reads a message and writes it again, with the library that the API's messages are taken from.
 fn reread(key: i16, direction: Direction, version: i16, body: &Bytes) -> Result<Reread, RereadError> {
-    fn either<R: Request>(direction: Direction, version: i16, body: &Bytes) -> Result<Reread, RereadError> {
-        match direction {
-            Direction::Request => ours::<R>(direction, version, body),
-            Direction::Response => ours::<R::Response>(direction, version, body),
-        }
-    }
-    match ApiKey(key) {
-        ApiKey::FETCH => either::<FetchRequest>(direction, version, body),
-        ApiKey::LIST_OFFSETS => either::<ListOffsetsRequest>(direction, version, body),
-        ApiKey::METADATA => either::<MetadataRequest>(direction, version, body),
-        ApiKey::OFFSET_COMMIT => either::<OffsetCommitRequest>(direction, version, body),
-        ApiKey::OFFSET_FETCH => either::<OffsetFetchRequest>(direction, version, body),
-        ApiKey::FIND_COORDINATOR => either::<FindCoordinatorRequest>(direction, version, body),
-        ApiKey::API_VERSIONS => either::<ApiVersionsRequest>(direction, version, body),
-        ApiKey::OFFSET_FOR_LEADER_EPOCH => either::<OffsetForLeaderEpochRequest>(direction, version, body),
-        _ => theirs(key, direction, version, body),
-    }
+    with_message!(key, direction, M => ours::<M>(direction, version, body), else theirs(key, direction, version, body))
 }
 
 /// Whether the API's messages are written by hand here.
 fn is_ours(key: i16) -> bool {
-    ApiKey(key).name().is_some() && ApiKey(key) != ApiKey::PRODUCE
+    with_request!(key, R => R::API_KEY.0 == key, else false)
 }
 
 /// `LIST_OFFSETS` of the vectors is `ListOffsets` here.
@@ -127,6 +171,8 @@ struct Run {
     failures: Vec<String>,
     /// What `kafka-protocol` gave other bytes for, and its error if it gave none.
     mismatches: Vec<(String, String)>,
+    /// Frames of messages written by hand here that `kafka-protocol` has read and written as well.
+    cross_read: usize,
     /// How often each documented difference from Java came up.
     differences: BTreeMap<&'static str, usize>,
 }
@@ -170,6 +216,19 @@ impl Run {
             Err(error) => return self.failures.push(format!("{name}: header: {error}")),
         }
         let body = body.slice(reader.position()..);
+        if is_ours(key) {
+            match theirs(key, direction, expected.body_version, &body) {
+                Ok(theirs) => {
+                    self.cross_read += 1;
+                    let same = theirs.bytes.as_ref() == Ok(&body);
+                    self.check(name, same, || "kafka-protocol writes other bytes".to_owned());
+                }
+                Err(RereadError::Theirs(error)) if error == "specified version not supported by this message type" => {
+                    *self.differences.entry("a frame of a version that kafka-protocol doesn't have").or_default() += 1;
+                }
+                Err(error) => self.failures.push(format!("{name}: kafka-protocol: {error:?}")),
+            }
+        }
         match reread(key, direction, expected.body_version, &body) {
             Ok(reread) => {
                 match reread.bytes {
@@ -315,35 +374,43 @@ fn api(run: &mut Run, entry: &Entry) {
 
 /// The functions that read and write whole frames choose the same header as Kafka.
 fn headers_agree(run: &mut Run, name: &str, doc: &Value, expected: &Value, frame: &Bytes) {
-    fn go<R: Request>(run: &mut Run, name: &str, doc: &Value, expected: &Value, frame: &Bytes) {
-        let version = version(expected, "version");
-        let inner = frame.slice(FRAME_LENGTH_BYTES..);
-        let mut out = BytesMut::new();
-        let written = if doc["direction"] == "request" {
-            ottla_protocol::decode_request::<R>(&inner).map(|(header, request)| {
-                let id = header.correlation_id;
-                ottla_protocol::encode_request(version, id, header.client_id.as_deref(), &request, &mut out).unwrap();
-            })
-        } else {
-            ottla_protocol::decode_response::<R>(version, &inner).map(|(id, response)| {
-                ottla_protocol::encode_response::<R>(version, id, &response, &mut out).unwrap();
-            })
-        };
-        match written {
-            Ok(()) => run.check(name, out[..] == frame[..], || "another frame than Kafka's".to_owned()),
+    fn request<R: Request>(run: &mut Run, name: &str, version: i16, frame: &Bytes) {
+        match ottla_protocol::decode_request::<R>(&frame.slice(FRAME_LENGTH_BYTES..)) {
+            Ok((header, request)) => {
+                let mut out = BytesMut::new();
+                let (id, client_id) = (header.correlation_id, header.client_id.as_deref());
+                ottla_protocol::encode_request(version, id, client_id, &request, &mut out).unwrap();
+                run.check(name, out[..] == frame[..], || "another frame than Kafka's".to_owned());
+            }
             Err(error) => run.failures.push(format!("{name}: whole frame: {error}")),
         }
     }
-    match ApiKey(version(doc, "api_key")) {
-        ApiKey::FETCH => go::<FetchRequest>(run, name, doc, expected, frame),
-        ApiKey::LIST_OFFSETS => go::<ListOffsetsRequest>(run, name, doc, expected, frame),
-        ApiKey::METADATA => go::<MetadataRequest>(run, name, doc, expected, frame),
-        ApiKey::OFFSET_COMMIT => go::<OffsetCommitRequest>(run, name, doc, expected, frame),
-        ApiKey::OFFSET_FETCH => go::<OffsetFetchRequest>(run, name, doc, expected, frame),
-        ApiKey::FIND_COORDINATOR => go::<FindCoordinatorRequest>(run, name, doc, expected, frame),
-        ApiKey::API_VERSIONS => go::<ApiVersionsRequest>(run, name, doc, expected, frame),
-        ApiKey::OFFSET_FOR_LEADER_EPOCH => go::<OffsetForLeaderEpochRequest>(run, name, doc, expected, frame),
-        other => run.failures.push(format!("{name}: {other} is not ours")),
+    fn response<R: Request>(run: &mut Run, name: &str, version: i16, frame: &Bytes) {
+        match ottla_protocol::decode_response::<R>(version, &frame.slice(FRAME_LENGTH_BYTES..)) {
+            Ok((id, response)) => {
+                let mut out = BytesMut::new();
+                ottla_protocol::encode_response::<R>(version, id, &response, &mut out).unwrap();
+                run.check(name, out[..] == frame[..], || "another frame than Kafka's".to_owned());
+            }
+            Err(error) => run.failures.push(format!("{name}: whole frame: {error}")),
+        }
+    }
+    let (key, version) = (version(doc, "api_key"), version(expected, "version"));
+    let to_broker = doc["direction"] == "request";
+    with_request!(key, R => match to_broker {
+        true => request::<R>(run, name, version, frame),
+        false => response::<R>(run, name, version, frame),
+    }, else return);
+    let direction = if to_broker { Direction::Request } else { Direction::Response };
+    let shown: Vec<_> = frames_json(ApiKey(key), direction, Some(version), frame).collect();
+    match shown.as_slice() {
+        [Ok(shown)] => {
+            run.check(name, shown["body"] == expected["body"], || format!("shown as {shown}"));
+            run.check(name, shown["correlationId"] == expected["correlation_id"], || format!("shown as {shown}"));
+            let client_id = expected.get("client_id").unwrap_or(&Value::Null);
+            run.check(name, shown.get("clientId").unwrap_or(&Value::Null) == client_id, || format!("shown as {shown}"));
+        }
+        other => run.failures.push(format!("{name}: shown as {other:?}")),
     }
 }
 
@@ -573,8 +640,9 @@ fn vectors_of_frames_and_messages_are_read_and_written_as_by_kafka() {
             }
         }
     }
-    let Run { vectors, frames, cases, .. } = run;
+    let Run { vectors, frames, cases, cross_read, .. } = run;
     report(&format!("vectors of messages: {vectors} vectors, {frames} frames, {cases} malformed cases"));
+    report(&format!("  {cross_read} frames of messages written by hand here came through kafka-protocol the same"));
     for (difference, count) in &run.differences {
         report(&format!("  {count} times: {difference}"));
     }
@@ -623,4 +691,125 @@ fn vectors_of_the_two_areas_are_all_that_the_index_holds() {
     sorted.sort();
     sorted.dedup();
     assert_eq!(both, sorted, "every entry once, and none under two names");
+}
+
+/// The body of every whole frame, of `api` and `live`, of messages written by hand here.
+fn bodies() -> Vec<(String, i16, Direction, i16, Bytes)> {
+    let mut bodies = Vec::new();
+    let mut add = |name: String, key: i16, direction, version: i16, frame: Bytes| {
+        let their_key = TheirKey::try_from(key).unwrap();
+        let (frame, reader_frame) = (frame.slice(FRAME_LENGTH_BYTES..), frame.slice(FRAME_LENGTH_BYTES..));
+        let mut reader = Reader::new(&reader_frame);
+        match direction {
+            Direction::Request => {
+                RequestHeader::decode(&mut reader, their_key.request_header_version(version) == 2).unwrap();
+            }
+            Direction::Response => {
+                ResponseHeader::decode(&mut reader, their_key.response_header_version(version) == 1).unwrap();
+            }
+        }
+        bodies.push((name, key, direction, version, frame.slice(reader.position()..)));
+    };
+    for entry in entries(Area::Messages).iter().filter(|entry| entry.kind != "malformed") {
+        let (bin, doc) = (Bytes::from(entry.read_bin()), entry.read_json());
+        if let Some(frames) = doc["frames"].as_array() {
+            let (Some(key), Some(direction)) = (doc["api_key"].as_i64(), doc["direction"].as_str()) else { continue };
+            let key = i16::try_from(key).unwrap();
+            let direction = if direction == "request" { Direction::Request } else { Direction::Response };
+            for frame in frames.iter().filter(|_| is_ours(key)) {
+                let start = number(frame, "frame_offset");
+                let bytes = bin.slice(start..start + number(frame, "frame_len"));
+                add(frame["name"].to_string(), key, direction, version(frame, "version"), bytes);
+            }
+        } else {
+            let key = doc["api"].as_str().and_then(key_of).unwrap();
+            let pairs = list(&doc, "pairs").iter().filter(|pair| pair.get("unsupported_version_asked").is_none());
+            for (i, pair) in pairs.enumerate().filter(|_| is_ours(key)) {
+                for (which, direction) in [("request", Direction::Request), ("response", Direction::Response)] {
+                    let start = number(pair, &format!("{which}_offset"));
+                    let bytes = bin.slice(start..start + number(pair, &format!("{which}_len")));
+                    add(format!("live {} {which} {i}", entry.name), key, direction, version(pair, "version"), bytes);
+                }
+            }
+        }
+    }
+    bodies
+}
+
+#[test]
+fn vectors_cut_anywhere_are_errors_with_a_place() {
+    /// How many cuts were refused; all of them.
+    fn cut<M: Message>(name: &str, version: i16, body: &Bytes) -> usize {
+        for length in 0..body.len() {
+            match M::decode(version, &body.slice(..length)) {
+                Err(error) => assert!(error.position <= length, "{name} cut to {length}: {error}"),
+                Ok(_) => panic!("{name} v{version} cut to {length} bytes of {} is accepted", body.len()),
+            }
+        }
+        body.len()
+    }
+    let mut cuts = 0;
+    for (name, key, direction, version, body) in bodies() {
+        cuts += with_message!(key, direction, M => cut::<M>(&name, version, &body), else panic!("{name} is not ours"));
+    }
+    report(&format!("vectors of messages, cut: {cuts} times"));
+    assert!(cuts > 0, "there were bytes to cut");
+}
+
+/// A message with another byte at each place in turn: how many of these are read, and how many refused.
+fn change<M: Message + PartialEq + Debug>(
+    name: &str,
+    version: i16,
+    body: &Bytes,
+    random: &mut impl FnMut() -> u8,
+) -> (usize, usize) {
+    let (mut read, mut refused) = (0, 0);
+    let mut bytes = body.to_vec();
+    for position in 0..body.len() {
+        let other = random();
+        bytes[position] = if other == body[position] { !other } else { other };
+        let changed = Bytes::from(std::mem::take(&mut bytes));
+        match M::decode(version, &changed) {
+            // What was accepted can be written, and says the same then.
+            Ok(message) => {
+                let mut out = BytesMut::new();
+                match message.encode(version, &mut out) {
+                    Ok(()) => {
+                        assert_eq!(M::decode(version, &out.freeze()), Ok(message), "{name} byte {position} is {other}");
+                    }
+                    Err(EncodeError::TagOrder { .. }) => {}
+                    Err(error) => panic!("{name} byte {position} is {other}: {error}"),
+                }
+                read += 1;
+            }
+            Err(error) => {
+                assert!(error.position <= body.len(), "{name} byte {position} is {other}: {error}");
+                refused += 1;
+            }
+        }
+        // No copy: no one holds a slice any more.
+        bytes = changed.into();
+        bytes[position] = body[position];
+    }
+    (read, refused)
+}
+
+#[test]
+fn vectors_with_a_changed_byte_are_an_error_or_a_message_that_holds_together() {
+    // splitmix64 with a fixed seed, so that a failure comes again.
+    let mut state = 0x6f74_746c_6100_0001_u64;
+    let mut random = move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        ((mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 56) as u8
+    };
+    let (mut read, mut refused) = (0, 0);
+    for (name, key, direction, version, body) in bodies() {
+        let counts =
+            with_message!(key, direction, M => change::<M>(&name, version, &body, &mut random), else panic!("{name}"));
+        read += counts.0;
+        refused += counts.1;
+    }
+    report(&format!("vectors of messages, a byte changed: {read} are read, {refused} refused"));
+    assert!(read > 0 && refused > 0, "both happen");
 }

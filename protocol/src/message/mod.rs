@@ -12,7 +12,11 @@ mod metadata;
 mod offset_commit;
 mod offset_fetch;
 mod offset_for_leader_epoch;
+#[cfg(test)]
+mod properties;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey};
 pub use fetch::{
