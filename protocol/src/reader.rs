@@ -189,7 +189,7 @@ impl<'f> Reader<'f> {
         let bytes = self.take_claimed(length, start, field)?;
         Ok(Some(match std::str::from_utf8(bytes) {
             Ok(text) => text.to_owned(),
-            Err(_) => String::from_utf8_lossy(bytes).into_owned(),
+            Err(_) => java_lossy(bytes),
         }))
     }
 
@@ -326,6 +326,27 @@ impl<'f> Reader<'f> {
     }
 }
 
+/// Text of bytes that are not all UTF-8, as Java makes it: U+FFFD for each maximal run that begins a character and doesn't end it. That is
+/// Rust's rule too, but for surrogates (`ED A0..BF xx`), which Java takes for one wrong character and Rust for three.
+#[cold]
+fn java_lossy(mut bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    while let Some(chunk) = bytes.utf8_chunks().next() {
+        text.push_str(chunk.valid());
+        bytes = bytes.get(chunk.valid().len() + chunk.invalid().len()..).unwrap_or_default();
+        if !chunk.invalid().is_empty() {
+            text.push(char::REPLACEMENT_CHARACTER);
+        }
+        if chunk.invalid() == [0xed] {
+            bytes = match bytes {
+                [0xa0..=0xbf, 0x80..=0xbf, rest @ ..] | [0xa0..=0xbf, rest @ ..] => rest,
+                _ => bytes,
+            };
+        }
+    }
+    text
+}
+
 /// A length for an error's text.
 fn claimed(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
@@ -387,6 +408,19 @@ mod tests {
         assert_eq!(string(false, b"\0\x03abc!"), Ok((Some("abc".into()), 1)));
         assert_eq!(string(true, b"\x01!"), Ok((Some(String::new()), 1)));
         assert_eq!(string(true, b"\x04a\xffc!"), Ok((Some("a\u{fffd}c".into()), 1)));
+        for (bytes, text) in [
+            (&b"\xed\xa0\x80|"[..], "\u{fffd}|"),
+            (b"\xed\xbf\xbf\xed\xa0\x80", "\u{fffd}\u{fffd}"),
+            (b"\xed\xa0|", "\u{fffd}|"),
+            (b"|\xed\xa0", "|\u{fffd}"),
+            (b"\xed", "\u{fffd}"),
+            (b"\xed\x9f\xbf\x80", "\u{d7ff}\u{fffd}"),
+            (b"\xe0\x80\x80", "\u{fffd}\u{fffd}\u{fffd}"),
+            (b"\xf0\x9f\x92|", "\u{fffd}|"),
+            (b"\xf5\xc0\xff", "\u{fffd}\u{fffd}\u{fffd}"),
+        ] {
+            assert_eq!(java_lossy(bytes), text, "{bytes:x?}, as new String(bytes, UTF_8)");
+        }
         assert_eq!(string(true, b"\x05abc"), Err(DecodeErrorKind::Length { length: 4, max: 3 }));
         assert_eq!(string(false, b"\0"), Err(DecodeErrorKind::Truncated { needed: 2, available: 1 }));
         assert_eq!(
