@@ -150,6 +150,17 @@ impl<'f> Reader<'f> {
     /// The bytes end, or a fifth byte goes on.
     #[inline]
     pub fn uvarint(&mut self, field: &'static str) -> Result<u32, DecodeError> {
+        // Nearly all are lengths and counts of one byte.
+        if let Some((&byte, rest)) = self.rest.split_first()
+            && byte < 0x80
+        {
+            self.rest = rest;
+            return Ok(byte.into());
+        }
+        self.long_uvarint(field)
+    }
+
+    fn long_uvarint(&mut self, field: &'static str) -> Result<u32, DecodeError> {
         let Some((value, length)) = read_uvarint(self.rest) else {
             return Err(if self.rest.len() < 5 {
                 self.truncated(field, self.rest.len() + 1)
@@ -265,17 +276,29 @@ impl<'f> Reader<'f> {
     ///
     /// # Errors
     /// The bytes end, or a known tag's value does not take exactly its size.
+    #[inline]
     pub fn tagged_fields(
         &mut self,
         field: &'static str,
-        mut known: impl FnMut(&mut Self, u32) -> Result<bool, DecodeError>,
+        known: impl FnMut(&mut Self, u32) -> Result<bool, DecodeError>,
     ) -> Result<Vec<TaggedField>, DecodeError> {
         let start = self.position();
-        let count = self.uvarint(field)?;
-        let mut unknown = Vec::new();
-        if count == 0 {
-            return Ok(unknown);
+        match self.uvarint(field)? {
+            0 => Ok(Vec::new()),
+            count => self.some_tagged_fields(count, start, field, known),
         }
+    }
+
+    /// `count` tagged fields, in the structure whose count stood at `start`.
+    #[inline(never)]
+    fn some_tagged_fields(
+        &mut self,
+        count: u32,
+        start: usize,
+        field: &'static str,
+        mut known: impl FnMut(&mut Self, u32) -> Result<bool, DecodeError>,
+    ) -> Result<Vec<TaggedField>, DecodeError> {
+        let mut unknown = Vec::new();
         // A tag and its size take two bytes at least. A count of 2^31 or more is negative for Java, which then reads no tag at all and goes
         // on in the middle of them: no one writes that.
         let max = (self.rest.len() / 2).min(self.array_memory_left / size_of::<TaggedField>());

@@ -310,7 +310,7 @@ macro_rules! message_struct {
         #[derive(Debug, Clone, PartialEq)]
         pub struct $name {
             $($(#[$field_doc])+ pub $field: $type,)*
-            /// Tagged fields that are not in the schema: kept, and written back in flexible versions.
+            /// Tagged fields that are not in the schema: kept, and written back. Versions that are not flexible can't carry any.
             pub unknown_tagged_fields: Vec<$crate::TaggedField>,
         }
 
@@ -325,6 +325,7 @@ macro_rules! message_struct {
         }
 
         impl $crate::message::table::Field for $name {
+            #[inline]
             fn read(
                 reader: &mut $crate::reader::Reader<'_>,
                 place: $crate::message::table::Place,
@@ -384,10 +385,13 @@ macro_rules! message_struct {
                         known_count += 1;
                     }
                 )*
-                if !place.flexible {
-                    return Ok(());
-                }
                 let field = concat!($path, ".unknown_tagged_fields");
+                if !place.flexible {
+                    if self.unknown_tagged_fields.is_empty() {
+                        return Ok(());
+                    }
+                    return Err($crate::EncodeError::NotInVersion { field, version: place.version });
+                }
                 let tags = writer.tagged_fields(known_count, &self.unknown_tagged_fields, field);
                 $(
                     let tags = match $crate::message::table::tag!($($tag)?) {

@@ -115,5 +115,12 @@ fn a_tagged_struct_with_only_unknown_tags_is_not_at_its_default() {
     let partition = &mut response.responses[0].partitions[0];
     partition.current_leader.unknown_tagged_fields =
         vec![crate::TaggedField { tag: 40, data: Bytes::from_static(b"new") }];
-    assert_eq!(FetchResponse::decode(18, &encode(&response, 18).unwrap()), Ok(response));
+    assert_eq!(FetchResponse::decode(18, &encode(&response, 18).unwrap()), Ok(response.clone()));
+    // Java refuses these too: the field has no place in version 11, and tagged fields have none at all.
+    let error = EncodeError::NotInVersion { field: "FetchResponse.responses.partitions.current_leader", version: 11 };
+    assert_eq!(encode(&response, 11), Err(error));
+    let tagged = crate::TaggedField { tag: 40, data: Bytes::new() };
+    let response = FetchResponse { unknown_tagged_fields: vec![tagged], ..Default::default() };
+    let error = EncodeError::NotInVersion { field: "FetchResponse.unknown_tagged_fields", version: 11 };
+    assert_eq!(encode(&response, 11), Err(error));
 }
