@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 die() { printf 'static: %s\n' "$*" >&2; exit 1; }
 say() { printf 'static: %s\n' "$*"; }
 
-profile=release-static
+profile=dist
 target=x86_64-unknown-linux-musl
 multiarch=x86_64-linux-musl        # Debian's name of the folder with musl's own files
 llvm=14                            # whose libunwind.a serves as the unwinder
