@@ -45,7 +45,8 @@ impl Engine {
         let answer = result.as_ref().ok().map(|answered| &answered.response);
         let useless = key.1 == Purpose::Poll && early && answer.is_some_and(says_nothing);
         if let Some(lane) = self.lanes.get_mut(&key) {
-            lane.answered(useless, now);
+            // A connection that was made and fails again and again passes the pool's back-off; each target alone waits for its own.
+            lane.answered(useless || result.is_err(), now);
         }
         match result {
             Ok(answered) => self.answered(&asked, answered, sent_at),

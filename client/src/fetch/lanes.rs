@@ -47,7 +47,7 @@ pub(super) struct Lane {
     connection: Option<Arc<Connection>>,
     connecting: bool,
     requests: usize,
-    /// Pauses between long polls that a broker does not make long.
+    /// Pauses after requests that failed, and between long polls that a broker does not make long.
     pace: Backoff,
     not_before: Option<Instant>,
 }
@@ -78,7 +78,7 @@ impl Lane {
         self.not_before.filter(|not_before| !self.queue.is_empty() && *not_before > now)
     }
 
-    /// An answer came, and whether it was an early one without a word of use.
+    /// A request ended, and whether without use: it failed, or its answer came early and without a word.
     pub(super) fn answered(&mut self, useless: bool, now: Instant) {
         self.requests = self.requests.saturating_sub(1);
         if useless {
