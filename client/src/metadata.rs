@@ -6,7 +6,7 @@ use crate::{
 };
 use ottla_protocol::{
     ErrorCode,
-    message::{MetadataRequest, MetadataRequestTopic},
+    message::{MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,6 +18,9 @@ const NEXT_BROKER_AFTER: Duration = Duration::from_secs(3);
 
 /// For how long a topic that no broker knows is asked for again.
 const UNKNOWN_TOPIC_LIMIT: Duration = Duration::from_secs(2);
+
+/// The first version in which a request can say that asking for a topic shall not create it.
+const NO_CREATION_SINCE: i16 = 4;
 
 /// Which topics a metadata request is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,9 +34,14 @@ pub(crate) enum TopicSelection {
 }
 
 impl TopicSelection {
-    fn request(&self) -> MetadataRequest {
+    /// The request in `version`. Asking must not create: a typo in a topic's name is an error, not a topic. Where the request can't say so,
+    /// it names no topic and gets all.
+    fn request(&self, version: i16) -> MetadataRequest {
         let topics = match self {
             Self::None => Some(Vec::new()),
+            // In version 0 it is the empty list that asks for all.
+            Self::All | Self::Named(_) if version == 0 => Some(Vec::new()),
+            Self::Named(_) if version < NO_CREATION_SINCE => None,
             Self::All => None,
             Self::Named(names) => Some(
                 names
@@ -42,8 +50,20 @@ impl TopicSelection {
                     .collect(),
             ),
         };
-        // Asking must not create: a typo in a topic's name is an error, not a topic.
-        MetadataRequest { topics, allow_auto_topic_creation: false, ..Default::default() }
+        MetadataRequest { topics, allow_auto_topic_creation: version < NO_CREATION_SINCE, ..Default::default() }
+    }
+
+    /// Makes an answer that shows all topics what an answer to the selection would have been.
+    fn narrow(&self, response: &mut MetadataResponse) {
+        let Self::Named(names) = self else { return };
+        response.topics.retain(|topic| topic.name.as_ref().is_some_and(|name| names.contains(name)));
+        let found: BTreeSet<Option<String>> = response.topics.iter().map(|topic| topic.name.clone()).collect();
+        let missing = names.iter().cloned().map(Some).filter(|name| !found.contains(name));
+        response.topics.extend(missing.map(|name| MetadataResponseTopic {
+            error_code: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            name,
+            ..Default::default()
+        }));
     }
 
     fn what(&self) -> String {
@@ -123,7 +143,6 @@ impl Client {
         topics: &TopicSelection,
         deadline: Deadline,
     ) -> Result<(BrokerName, Vec<TopicAnswer>)> {
-        let request = topics.request();
         let mut backoff = self.retry_backoff();
         loop {
             let candidates = self.metadata_candidates();
@@ -131,7 +150,7 @@ impl Client {
             for (i, broker) in candidates.iter().enumerate() {
                 let more = i + 1 < candidates.len();
                 let limit = if more { deadline.within(NEXT_BROKER_AFTER) } else { deadline };
-                match self.ask_metadata(broker, &request, limit).await {
+                match self.ask_metadata(broker, topics, limit).await {
                     Ok(answers) => return Ok((broker.clone(), answers)),
                     Err(error) if error.is_retriable() => last = Some(error),
                     Err(error) => hopeless = Some(error),
@@ -151,11 +170,15 @@ impl Client {
     async fn ask_metadata(
         &self,
         broker: &BrokerName,
-        request: &MetadataRequest,
+        topics: &TopicSelection,
         deadline: Deadline,
     ) -> Result<Vec<TopicAnswer>> {
         let connection = self.control(broker, deadline).await?;
-        let response = connection.call(request, deadline).await?;
+        let version = connection.version::<MetadataRequest>(i16::MAX)?;
+        let mut response = connection.call_version(&topics.request(version), version, deadline).await?;
+        if version < NO_CREATION_SINCE {
+            topics.narrow(&mut response);
+        }
         // A broker that has just started knows no brokers yet, not even itself.
         let code = if response.brokers.is_empty() { ErrorCode::BROKER_NOT_AVAILABLE } else { ErrorCode::NONE };
         let code = if response.error_code.is_none() { code } else { response.error_code };
