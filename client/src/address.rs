@@ -27,11 +27,14 @@ pub struct AddressError {
 impl FromStr for BrokerAddress {
     type Err = AddressError;
 
-    /// Reads `host`, `host:port`, `[ipv6]`, `[ipv6]:port`; a listener name in front (`SSL://host:port`) is ignored, as Java does. The port
-    /// is 9092 if none is named.
+    /// Reads `host`, `host:port`, `[ipv6]`, `[ipv6]:port`; a listener name in front (`INTERNAL://host:port`) is ignored, as Java does. But
+    /// one that names a security protocol is refused: the connection would be less safe than it says. The port is 9092 if none is named.
     fn from_str(element: &str) -> Result<Self, AddressError> {
         let error = |reason| AddressError { element: element.to_owned(), reason };
-        let text = element.split_once("://").map_or(element, |(_, rest)| rest);
+        let (listener, text) = element.split_once("://").unwrap_or(("", element));
+        if ["SSL", "SASL_SSL", "SASL_PLAINTEXT"].iter().any(|name| listener.eq_ignore_ascii_case(name)) {
+            return Err(error("it asks for TLS or SASL, which is not supported yet"));
+        }
         let (host, port) = if let Some(rest) = text.strip_prefix('[') {
             let (host, rest) = rest.split_once(']').ok_or_else(|| error("the ']' is missing"))?;
             match rest.strip_prefix(':') {
@@ -111,7 +114,7 @@ mod tests {
         assert_eq!(parse("[::1]").unwrap(), ["[::1]:9092"]);
         assert_eq!(parse("host").unwrap(), ["host:9092"]);
         assert_eq!(parse("a:9092,,b:9093 , ").unwrap(), ["a:9092", "b:9093"]);
-        assert_eq!(parse("SASL_SSL://h:9092").unwrap(), ["h:9092"]);
+        assert_eq!(parse("PLAINTEXT://h:9092,INTERNAL://i").unwrap(), ["h:9092", "i:9092"]);
         assert_eq!(parse("a:1,a:1").unwrap(), ["a:1"]);
         for (bad, named) in [
             ("::1", "'::1'"),
@@ -123,6 +126,8 @@ mod tests {
             ("[::1]9092", "'[::1]9092'"),
             ("a b:1", "'a b:1'"),
             (" , ", "' , '"),
+            ("SASL_SSL://h:9092", "'SASL_SSL://h:9092'"),
+            ("a:1,ssl://h", "'ssl://h'"),
             ("http://h:1/x", "'http://h:1/x'"),
         ] {
             let error = parse(bad).unwrap_err();
