@@ -42,7 +42,7 @@ pub enum Error {
     #[error(transparent)]
     Sink(#[from] SinkError),
     /// The offsets of some partitions could not be committed.
-    #[error("group '{group}' did not take the offsets of {}", list(.refused))]
+    #[error("group '{group}' did not take the offsets of {}{}", list(.refused), owned(.refused))]
     Commit {
         /// The group.
         group: String,
@@ -78,6 +78,13 @@ impl Error {
             Self::Commit { .. } => "COMMIT_FAILED",
         }
     }
+}
+
+/// What these codes mean for a commit from outside of the group.
+fn owned(refused: &[(TopicPartition, ErrorCode)]) -> &'static str {
+    let codes = [ErrorCode::UNKNOWN_MEMBER_ID, ErrorCode::ILLEGAL_GENERATION, ErrorCode::STALE_MEMBER_EPOCH];
+    let owned = refused.iter().any(|(_, code)| codes.contains(code));
+    if owned { ": the group has active members, which own its offsets" } else { "" }
 }
 
 fn list(refused: &[(TopicPartition, ErrorCode)]) -> String {

@@ -3,7 +3,10 @@
 use crate::{
     ConsumerStrategy, DataLoss, Error, LossKind, LostRange, OffsetRange, OffsetRangeLimit, PlannedBatch, Result,
     StartingOffsetsByTimestampStrategy, StreamOptions,
-    offset::source_offset::{EARLIEST, LATEST},
+    offset::{
+        looks_like_seconds,
+        source_offset::{EARLIEST, LATEST},
+    },
     options::partition_set,
     read::PlannedRange,
 };
@@ -191,11 +194,6 @@ impl Bounds<'_> {
     }
 }
 
-/// A time of this century in seconds is one of January 1970 in milliseconds.
-fn looks_like_seconds(timestamp_ms: i64) -> bool {
-    (1_000_000_000..10_000_000_000).contains(&timestamp_ms)
-}
-
 /// Holds a range against the log. What is gone is noted and cut off; a start beyond the end is an error of its own.
 fn check_range(
     range: OffsetRange,
@@ -259,12 +257,5 @@ mod tests {
                 .unwrap_err()
                 .contains("The resolved start offset 1000 is greater than the resolved end offset 100")
         );
-    }
-
-    #[test]
-    fn seconds_are_told_from_milliseconds() {
-        assert!(looks_like_seconds(1_700_000_000));
-        assert!(!looks_like_seconds(1_700_000_000_000));
-        assert!(!looks_like_seconds(0));
     }
 }

@@ -64,9 +64,39 @@ impl OffsetRangeLimit {
     }
 }
 
+impl OffsetRangeLimit {
+    /// The first of its timestamps, if there is one, that looks as if it were in seconds.
+    pub(crate) fn in_seconds(&self) -> Option<i64> {
+        match self {
+            Self::GlobalTimestamp(timestamp) => Some(*timestamp),
+            Self::SpecificTimestamp(timestamps) => {
+                timestamps.values().copied().find(|timestamp| looks_like_seconds(*timestamp))
+            }
+            _ => None,
+        }
+        .filter(|timestamp| looks_like_seconds(*timestamp))
+    }
+}
+
+/// A time of this century in seconds is one of January 1970 in milliseconds.
+pub(crate) fn looks_like_seconds(timestamp_ms: i64) -> bool {
+    (1_000_000_000..10_000_000_000).contains(&timestamp_ms)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn s_o13_seconds_are_told_from_milliseconds() {
+        assert!(looks_like_seconds(1_700_000_000));
+        assert!(!looks_like_seconds(1_700_000_000_000));
+        assert!(!looks_like_seconds(0));
+        let by_partition = OffsetRangeLimit::parse_by_timestamp(r#"{"t":{"0":0,"1":1700000000}}"#).unwrap();
+        assert_eq!(by_partition.in_seconds(), Some(1_700_000_000));
+        assert_eq!(OffsetRangeLimit::GlobalTimestamp(1_700_000_000_000).in_seconds(), None);
+        assert_eq!(OffsetRangeLimit::Latest.in_seconds(), None);
+    }
 
     #[test]
     fn s_c01_keywords_in_any_case_and_topics_as_written() {

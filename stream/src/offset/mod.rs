@@ -10,3 +10,4 @@ pub use range::OffsetRange;
 pub use source_offset::SourceOffset;
 
 pub(crate) use json::assignment;
+pub(crate) use limit::looks_like_seconds;

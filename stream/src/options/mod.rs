@@ -96,6 +96,13 @@ impl StreamOptions {
             let bytes = positive(value, "ottla.memory.bytes must be positive")?;
             client.memory_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         }
+        for (name, limit) in [("starting", &starting), ("ending", &ending)] {
+            if let Some(timestamp) = limit.in_seconds() {
+                warnings.push(format!(
+                    "the {name} timestamp {timestamp} is one of 1970: timestamps are in milliseconds, and this looks like seconds"
+                ));
+            }
+        }
         for name in STREAM_ONLY.iter().filter(|name| pairs.get(name).is_some()) {
             warnings.push(format!("option '{name}' is for streams; a bounded read ignores it"));
         }
