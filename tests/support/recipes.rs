@@ -59,7 +59,7 @@ impl Recipe {
     #[must_use]
     pub fn make(self, kafka: &KafkaCluster) -> Fixture {
         let topic = kafka.create_topic(&format!("{self:?}").to_lowercase(), 1, self.topic_config());
-        match self {
+        let made = match self {
             Self::Txc => txc(kafka, topic),
             Self::Txab => txab(kafka, topic),
             Self::Txm => txm(kafka, topic),
@@ -68,7 +68,9 @@ impl Recipe {
             Self::Del => del(kafka, topic),
             Self::Cmp => cmp(kafka, topic),
             Self::Lat => lat(kafka, topic),
-        }
+        };
+        kafka.await_ends(&made.topic, made.end, made.stable_end);
+        made
     }
 
     fn topic_config(self) -> &'static [(&'static str, &'static str)] {

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::{node::Node, probe};
 use crate::error::{Error, Result};
-use crate::java::client::JavaClient;
+use crate::java::client::{Isolation, JavaClient, OffsetQuery};
 use crate::java::helper::JavaHelper;
 use crate::{Version, keeper, ports};
 
@@ -260,6 +260,25 @@ impl KafkaCluster {
     pub fn add_partitions(&self, topic: &str, total: u32) {
         self.java.add_partitions(topic, total);
         self.await_topic(topic, Some(total as usize));
+    }
+
+    /// Waits until partition 0 of a topic ends at these offsets for readers of everything and of committed records: the
+    /// markers of a transaction come after the producer was told of its end.
+    ///
+    /// # Panics
+    /// When it doesn't within a minute.
+    #[track_caller]
+    pub fn await_ends(&self, topic: &str, end: i64, stable_end: i64) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let ends = [Isolation::ReadUncommitted, Isolation::ReadCommitted]
+                .map(|isolation| self.java.list_offsets(topic, OffsetQuery::Latest, isolation)[0].offset);
+            if ends == [end, stable_end] {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{topic} ends at {ends:?}, not at {end} and {stable_end}");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     #[track_caller]
