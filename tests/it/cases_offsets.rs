@@ -49,7 +49,7 @@ fn s_o01_logical_offsets_are_not_committed() {
 fn s_o02_a_committed_0_is_a_commit() {
     let Some(kafka) = kafka_or_skip("S-O02: offset 0 in a group") else { return };
     let topic = kafka.create_topic("o02", 2, &[]);
-    kafka.produce(&Produce::generated(&topic, 5));
+    kafka.produce(&Produce::generated(&topic, 5).partitions(1));
     kafka.commit_group_offsets("o02", &[GroupOffset::new(&topic, 0, 0)]);
     block_on(async {
         let client = client(kafka.bootstrap_servers()).await;

@@ -162,6 +162,10 @@ fn interleaved_transactions_of_several_producers() {
     send(&producers[0], 8);
     kafka.produce(&Produce::generated(&topic, 100).partitions(2).values("behind", 0));
 
+    // Markers come after the producers were told.
+    wait_until("all markers are there", std::time::Duration::from_secs(60), || {
+        kafka.consume(&topic, Isolation::ReadCommitted).len() >= 8 * 200 + 16 * 600
+    });
     let committed = same_topic(kafka, &topic, Isolation::ReadCommitted);
     let uncommitted = same_topic(kafka, &topic, Isolation::ReadUncommitted);
     assert_eq!(uncommitted, 8 * (3 * 600 + 200) + 300 + 100);
