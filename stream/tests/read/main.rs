@@ -1,0 +1,12 @@
+//! Bounded reads against the embedded broker: plan, process, commit, and what a fault on the way leaves behind.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failed test panics; clippy.toml lets off test functions but not their helpers"
+)]
+
+mod commits;
+mod faults;
+mod loss;
+mod support;
