@@ -36,8 +36,8 @@ impl Zstd {
                     .and_then(|(length, after)| after.get(length as usize..))
                     .ok_or_else(|| Failure::cut("a skippable frame"))?;
             } else if magic == MAGIC {
-                check_header(after)?;
-                let read = self.frames.inflate(rest, out)?;
+                let window = check_header(after)?;
+                let read = self.frames.inflate(rest, window, out)?;
                 rest = rest.get(read..).unwrap_or_default();
             } else {
                 return Err(Failure::corrupt(format!("no frame begins with {magic:08x}")));
@@ -47,8 +47,8 @@ impl Zstd {
     }
 }
 
-/// Checks a frame's header, which begins at `header`, after the magic.
-fn check_header(header: &[u8]) -> Result<(), Failure> {
+/// Checks a frame's header, which begins at `header`, after the magic, and returns the window in bytes.
+fn check_header(header: &[u8]) -> Result<u64, Failure> {
     let cut = || Failure::cut("a frame header");
     let (&descriptor, mut rest) = header.split_first().ok_or_else(cut)?;
     if descriptor & 0x08 != 0 {
@@ -74,7 +74,7 @@ fn check_header(header: &[u8]) -> Result<(), Failure> {
     if window > WINDOW_BYTES_MAX {
         return Err(Failure::corrupt(format!("a window of {window} bytes, the most is {WINDOW_BYTES_MAX}")));
     }
-    Ok(())
+    Ok(window)
 }
 
 /// An unsigned number of `widths[code]` bytes.
