@@ -88,3 +88,61 @@ fn take_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (number, rest) = bytes.split_first_chunk::<4>()?;
     Some((u32::from_le_bytes(*number), rest))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inflated(payload: &[u8]) -> Result<Vec<u8>, Failure> {
+        let mut out = Scratch::new(1 << 20);
+        Zstd::default().inflate(payload, &mut out).map(|()| out.filled().to_vec())
+    }
+
+    /// A frame with this descriptor and header, and one raw block with `abc`.
+    fn frame(descriptor: u8, header: &[u8]) -> Vec<u8> {
+        [&MAGIC.to_le_bytes()[..], &[descriptor], header, &[3 << 3 | 1, 0, 0], b"abc"].concat()
+    }
+
+    #[test]
+    fn headers_of_every_form_are_understood() {
+        for (what, frame) in [
+            ("a window", frame(0x00, &[0x58])),
+            ("a window of 128 MiB", frame(0x00, &[17 << 3])),
+            ("a size of one byte", frame(0x20, &[3])),
+            ("a window and a size of four bytes", frame(0x80, &[0x58, 3, 0, 0, 0])),
+            ("a size of eight bytes", frame(0xe0, &[3, 0, 0, 0, 0, 0, 0, 0])),
+            ("dictionary 0", frame(0x21, &[0, 3])),
+        ] {
+            // The pure Rust decoder wants a window within the limit.
+            let inflated = inflated(&frame);
+            let limited = cfg!(not(feature = "zstd")) && what.ends_with("MiB");
+            assert_eq!(inflated.as_deref().ok(), (!limited).then_some(&b"abc"[..]), "{what}: {inflated:?}");
+        }
+    }
+
+    #[test]
+    fn what_kafka_does_not_read_is_an_error() {
+        for (what, payload) in [
+            ("a window over 128 MiB", frame(0x00, &[17 << 3 | 1])),
+            ("a single segment over 128 MiB", frame(0xa0, &[1, 0, 0, 8])),
+            ("a dictionary", frame(0x21, &[7, 3])),
+            ("a reserved bit", frame(0x08, &[0x58])),
+            ("a size that is not so", frame(0x20, &[4])),
+            ("a cut magic", b"\x28\xb5\x2f".to_vec()),
+            ("something else", b"plain text".to_vec()),
+            ("junk after a frame", [frame(0x20, &[3]), b"junk".to_vec()].concat()),
+            ("a cut skippable frame", b"\x5f\x2a\x4d\x18\x09\0\0\0eight by".to_vec()),
+        ] {
+            assert!(matches!(inflated(&payload), Err(Failure::Corrupt(_))), "{what}: {:?}", inflated(&payload));
+        }
+    }
+
+    #[test]
+    fn skippable_and_empty_frames_are_stepped_over() {
+        let skippable = b"\x5f\x2a\x4d\x18\x03\0\0\0xyz".to_vec();
+        let empty = [&MAGIC.to_le_bytes()[..], &[0x20, 0, 1, 0, 0]].concat();
+        let payload = [skippable.clone(), frame(0x20, &[3]), empty, skippable, frame(0x00, &[0x58])].concat();
+        assert_eq!(inflated(&payload).as_deref(), Ok(&b"abcabc"[..]));
+        assert_eq!(inflated(&[]).as_deref(), Ok(&b""[..]), "nothing is no frame");
+    }
+}
