@@ -70,6 +70,8 @@
 
 mod aborted;
 mod batch;
+mod batch_header;
+mod batches;
 mod builder;
 mod control;
 mod header;
@@ -80,7 +82,9 @@ mod record;
 mod records;
 
 pub use aborted::{AbortedTransactions, Visibility};
-pub use batch::{BatchError, BatchHeader, RecordBatch, RecordBatches, next_fetch_offset};
+pub use batch::{BatchError, RecordBatch};
+pub use batch_header::BatchHeader;
+pub use batches::{RecordBatches, next_fetch_offset};
 pub use builder::{RecordBatchBuilder, RecordBatchOptions};
 pub use control::ControlRecord;
 pub use header::{Header, Headers, HeadersIter, OwnedHeaders};
