@@ -1,2 +1,49 @@
-//! The `ottla` binary.
-fn main() {}
+//! The `ottla` binary: parsing and printing. What it does is in `ottla-stream`.
+
+mod args;
+mod cmd;
+mod failure;
+mod progress;
+mod table;
+mod usage;
+
+use args::{Cli, Command};
+use clap::Parser;
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let json = cli.common.json;
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print(json);
+            failure.code.into()
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<(), Failure> {
+    let runtime =
+        runtime(cli).map_err(|error| Failure::failed("RUNTIME", format!("the runtime can't be started: {error}")))?;
+    let result = runtime.block_on(async {
+        match &cli.command {
+            Command::Demo(args) => cmd::demo::run(&cli.common, args).await,
+            Command::Read(args) => cmd::read::run(&cli.common, args).await,
+            Command::Lag(args) => cmd::lag::run(&cli.common, args).await,
+            Command::Topics(args) => cmd::topics::run(&cli.common, args).await,
+        }
+    });
+    // A name look-up that hangs in the system must not hold the exit up.
+    runtime.shutdown_background();
+    result
+}
+
+/// One thread for everything when one decoder was asked for, so that a fetched piece never changes its core.
+fn runtime(cli: &Cli) -> std::io::Result<tokio::runtime::Runtime> {
+    match cmd::parallelism(&cli.common) {
+        1 => tokio::runtime::Builder::new_current_thread().enable_all().build(),
+        threads => tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build(),
+    }
+}

@@ -1,1 +1,42 @@
-//! Kafka client.
+//! A Kafka client for reading explicit offset ranges: connections, metadata, leaders, coordinators, offset look-ups, commits and a fetch
+//! engine that hands on raw record batches.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use ottla_client::{Client, ClientConfig};
+//!
+//! let client = Client::connect(ClientConfig::from_bootstrap("localhost:9092")?).await?;
+//! for (name, topic) in client.topics(&["logs".to_owned()]).await? {
+//!     println!("{name} has {} partitions", topic.partitions.len());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod address;
+mod broker_pool;
+mod client;
+mod cluster;
+mod config;
+mod conn;
+mod error;
+mod fetch;
+mod group;
+mod metadata;
+mod offsets;
+mod retry;
+mod settings;
+mod throttle;
+mod types;
+
+pub use address::{AddressError, BrokerAddress, DEFAULT_PORT};
+pub use client::Client;
+pub use cluster::{Partition, Topic};
+pub use config::ClientConfig;
+pub use conn::Resolver;
+pub use error::{BrokerName, ConnectError, Error, RequestError, Result, report};
+pub use fetch::{CompletedFetch, FetchError, FetchErrorKind, FetchTarget, Fetcher};
+pub use settings::{SettingEffect, SettingError};
+pub use types::{
+    CommitResults, IsolationLevel, NodeId, OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec, TopicPartition,
+};

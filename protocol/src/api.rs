@@ -8,41 +8,63 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ApiKey(pub i16);
 
-impl ApiKey {
-    /// Produce (0).
-    pub const PRODUCE: Self = Self(0);
-    /// Fetch (1).
-    pub const FETCH: Self = Self(1);
-    /// ListOffsets (2).
-    pub const LIST_OFFSETS: Self = Self(2);
-    /// Metadata (3).
-    pub const METADATA: Self = Self(3);
-    /// OffsetCommit (8).
-    pub const OFFSET_COMMIT: Self = Self(8);
-    /// OffsetFetch (9).
-    pub const OFFSET_FETCH: Self = Self(9);
-    /// FindCoordinator (10).
-    pub const FIND_COORDINATOR: Self = Self(10);
-    /// ApiVersions (18).
-    pub const API_VERSIONS: Self = Self(18);
-    /// OffsetForLeaderEpoch (23).
-    pub const OFFSET_FOR_LEADER_EPOCH: Self = Self(23);
+/// Makes a constant of every line, and the names from all of them.
+macro_rules! api_keys {
+    ($($constant:ident = $number:literal, $name:literal;)+) => {
+        impl ApiKey {
+            $(#[doc = concat!($name, " (", $number, ").")] pub const $constant: Self = Self($number);)+
 
-    /// The API's name in Kafka's schemas, if this crate has messages for it.
-    pub fn name(self) -> Option<&'static str> {
-        Some(match self {
-            Self::PRODUCE => "Produce",
-            Self::FETCH => "Fetch",
-            Self::LIST_OFFSETS => "ListOffsets",
-            Self::METADATA => "Metadata",
-            Self::OFFSET_COMMIT => "OffsetCommit",
-            Self::OFFSET_FETCH => "OffsetFetch",
-            Self::FIND_COORDINATOR => "FindCoordinator",
-            Self::API_VERSIONS => "ApiVersions",
-            Self::OFFSET_FOR_LEADER_EPOCH => "OffsetForLeaderEpoch",
-            _ => return None,
-        })
-    }
+            /// The API's name in Kafka's schemas, of those that a client uses.
+            pub const fn name(self) -> Option<&'static str> {
+                Some(match self {
+                    $(Self::$constant => $name,)+
+                    _ => return None,
+                })
+            }
+
+            /// The API of this [name](Self::name), in any case.
+            pub fn from_name(name: &str) -> Option<Self> {
+                [$((Self::$constant, $name),)+]
+                    .into_iter()
+                    .find_map(|(api_key, known)| known.eq_ignore_ascii_case(name).then_some(api_key))
+            }
+        }
+    };
+}
+
+api_keys! {
+    PRODUCE = 0, "Produce";
+    FETCH = 1, "Fetch";
+    LIST_OFFSETS = 2, "ListOffsets";
+    METADATA = 3, "Metadata";
+    OFFSET_COMMIT = 8, "OffsetCommit";
+    OFFSET_FETCH = 9, "OffsetFetch";
+    FIND_COORDINATOR = 10, "FindCoordinator";
+    JOIN_GROUP = 11, "JoinGroup";
+    HEARTBEAT = 12, "Heartbeat";
+    LEAVE_GROUP = 13, "LeaveGroup";
+    SYNC_GROUP = 14, "SyncGroup";
+    DESCRIBE_GROUPS = 15, "DescribeGroups";
+    LIST_GROUPS = 16, "ListGroups";
+    SASL_HANDSHAKE = 17, "SaslHandshake";
+    API_VERSIONS = 18, "ApiVersions";
+    CREATE_TOPICS = 19, "CreateTopics";
+    DELETE_TOPICS = 20, "DeleteTopics";
+    DELETE_RECORDS = 21, "DeleteRecords";
+    INIT_PRODUCER_ID = 22, "InitProducerId";
+    OFFSET_FOR_LEADER_EPOCH = 23, "OffsetForLeaderEpoch";
+    ADD_PARTITIONS_TO_TXN = 24, "AddPartitionsToTxn";
+    ADD_OFFSETS_TO_TXN = 25, "AddOffsetsToTxn";
+    END_TXN = 26, "EndTxn";
+    TXN_OFFSET_COMMIT = 28, "TxnOffsetCommit";
+    DESCRIBE_CONFIGS = 32, "DescribeConfigs";
+    SASL_AUTHENTICATE = 36, "SaslAuthenticate";
+    CREATE_PARTITIONS = 37, "CreatePartitions";
+    DELETE_GROUPS = 42, "DeleteGroups";
+    OFFSET_DELETE = 47, "OffsetDelete";
+    DESCRIBE_CLUSTER = 60, "DescribeCluster";
+    CONSUMER_GROUP_HEARTBEAT = 68, "ConsumerGroupHeartbeat";
+    CONSUMER_GROUP_DESCRIBE = 69, "ConsumerGroupDescribe";
 }
 
 impl fmt::Display for ApiKey {
@@ -125,4 +147,33 @@ pub trait Message: Sized + Default {
 pub trait Request: Message {
     /// What the broker answers, in the request's version.
     type Response: Message;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_are_kafkas() {
+        for key in kafka_protocol::messages::ApiKey::iter() {
+            let ours = ApiKey(key as i16);
+            if let Some(name) = ours.name() {
+                assert_eq!(name, format!("{key:?}"));
+                assert_eq!(ApiKey::from_name(&name.to_lowercase()), Some(ours));
+            }
+        }
+        assert_eq!(ApiKey::FETCH.to_string(), "Fetch");
+        assert_eq!(ApiKey(1000).to_string(), "API 1000");
+        assert_eq!(ApiKey::from_name("nothing"), None);
+    }
+
+    #[test]
+    fn the_newest_common_version() {
+        let ours = VersionRange::new(4, 18);
+        assert_eq!(ours.newest_common(VersionRange::new(0, 12)), Some(12));
+        assert_eq!(ours.newest_common(VersionRange::new(18, 20)), Some(18));
+        assert_eq!(ours.newest_common(VersionRange::new(0, 3)), None);
+        assert_eq!(ours.newest_common(VersionRange::new(19, 20)), None);
+        assert!(ours.contains(4) && ours.contains(18) && !ours.contains(3) && !ours.contains(19));
+    }
 }

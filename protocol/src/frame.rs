@@ -56,15 +56,28 @@ impl FrameDecoder {
         }
     }
 
+    /// The length of the frame that begins with `prefix`, for a caller that reads frames into buffers of its own.
+    ///
+    /// # Errors
+    /// As [`next_frame`](Self::next_frame).
+    pub fn frame_length(&mut self, prefix: [u8; FRAME_LENGTH_BYTES]) -> Result<usize, FrameError> {
+        let length = self.check(prefix)?;
+        self.first = false;
+        Ok(length)
+    }
+
     /// The length at the front of `buffer`, once its four bytes are there.
     fn length(&self, buffer: &[u8]) -> Result<Option<usize>, FrameError> {
-        let Some(&prefix) = buffer.first_chunk::<FRAME_LENGTH_BYTES>() else { return Ok(None) };
+        buffer.first_chunk::<FRAME_LENGTH_BYTES>().map(|prefix| self.check(*prefix)).transpose()
+    }
+
+    fn check(&self, prefix: [u8; FRAME_LENGTH_BYTES]) -> Result<usize, FrameError> {
         let length = i32::from_be_bytes(prefix);
         let hint = Hint::of(prefix);
         if let Some(length) = usize::try_from(length).ok().filter(|length| *length <= self.frame_bytes_max)
             && !(self.first && hint.is_some())
         {
-            return Ok(Some(length));
+            return Ok(length);
         }
         Err(FrameError { length, frame_bytes_max: self.frame_bytes_max, hint })
     }

@@ -212,3 +212,60 @@ fn framed(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> Result<(), En
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{ApiVersionsRequest, ApiVersionsResponse, FetchRequest, FetchResponse, MetadataRequest};
+
+    fn body(out: BytesMut) -> Bytes {
+        out.freeze().slice(FRAME_LENGTH_BYTES..)
+    }
+
+    #[test]
+    fn the_api_versions_response_keeps_the_old_header() {
+        let mut out = BytesMut::new();
+        encode_response::<ApiVersionsRequest>(4, 9, &ApiVersionsResponse::default(), &mut out).unwrap();
+        assert_eq!(out[..10], *b"\0\0\0\x0c\0\0\0\x09\0\0", "the error code follows the id");
+        encode_response::<FetchRequest>(12, 9, &FetchResponse::default(), &mut out).unwrap();
+        assert_eq!(out[16..29], *b"\0\0\0\x11\0\0\0\x09\0\0\0\0\0", "elsewhere there are tagged fields between");
+    }
+
+    #[test]
+    fn the_client_id_keeps_its_old_length_in_the_new_header() {
+        let mut out = BytesMut::new();
+        encode_request(4, 9, Some("ab"), &ApiVersionsRequest::default(), &mut out).unwrap();
+        assert_eq!(body(out)[..13], *b"\0\x12\0\x04\0\0\0\x09\0\x02ab\0");
+        let mut out = BytesMut::new();
+        encode_request(2, 9, None, &ApiVersionsRequest::default(), &mut out).unwrap();
+        assert_eq!(body(out)[..], *b"\0\x12\0\x02\0\0\0\x09\xff\xff", "the older one has no tagged fields");
+    }
+
+    #[test]
+    fn an_error_leaves_the_buffer_as_it_was() {
+        let mut out = BytesMut::from(&b"before"[..]);
+        let unsendable = MetadataRequest { topics: None, ..Default::default() };
+        assert!(encode_request(0, 1, None, &unsendable, &mut out).is_err());
+        assert!(encode_request(1, 1, Some(&"x".repeat(40_000)), &unsendable, &mut out).is_err());
+        assert!(encode_response::<FetchRequest>(3, 1, &FetchResponse::default(), &mut out).is_err());
+        assert_eq!(out, "before");
+    }
+
+    #[test]
+    fn positions_count_from_the_start_of_the_frame() {
+        let frame = Bytes::from_static(b"\0\0\0\x07\0\0\0\0\x7f");
+        let error = decode_response::<FetchRequest>(4, &frame).unwrap_err();
+        assert_eq!((error.field, error.position), ("FetchResponse.responses", 8));
+        let error = decode_response::<FetchRequest>(4, &frame.slice(..3)).unwrap_err();
+        assert_eq!((error.field, error.position), ("ResponseHeader.correlation_id", 0));
+    }
+
+    #[test]
+    fn a_request_of_another_api_is_refused() {
+        let mut out = BytesMut::new();
+        encode_request(12, 1, None, &MetadataRequest::default(), &mut out).unwrap();
+        let error = decode_request::<FetchRequest>(&body(out)).unwrap_err();
+        assert_eq!((error.field, error.position), ("RequestHeader.api_key", 0));
+        assert!(decode_request::<FetchRequest>(&Bytes::from_static(b"\0\x01\0")).is_err());
+    }
+}

@@ -251,3 +251,69 @@ pub(crate) fn key(field: &str) -> String {
     }
     key
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::FetchResponse;
+    use crate::{encode_request, encode_response};
+
+    #[test]
+    fn names_are_the_schemas() {
+        assert_eq!(key("max_wait_ms"), "maxWaitMs");
+        assert_eq!(key("topics"), "topics");
+        assert_eq!(hex(b"\x00\xff\x1a"), "00ff1a");
+    }
+
+    fn two_requests() -> BytesMut {
+        let mut out = BytesMut::new();
+        encode_request(12, 1, Some("me"), &MetadataRequest::default(), &mut out).unwrap();
+        encode_request(0, 2, None, &MetadataRequest::default(), &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn frames_in_a_row_each_with_its_version() {
+        let frames = two_requests();
+        let shown: Vec<Value> =
+            frames_json(ApiKey::METADATA, Direction::Request, None, &frames).map(Result::unwrap).collect();
+        assert_eq!(shown[0]["frameOffset"], 0);
+        assert_eq!(shown[0]["apiKey"], "Metadata");
+        assert_eq!((&shown[0]["version"], &shown[1]["version"]), (&12.into(), &0.into()));
+        assert_eq!((&shown[0]["clientId"], &shown[1]["clientId"]), (&"me".into(), &Value::Null));
+        assert_eq!(shown[1]["body"], serde_json::json!({"topics": []}));
+        assert!(shown[0].get("unknownTaggedFields").is_none());
+    }
+
+    #[test]
+    fn the_first_error_ends_it() {
+        let frames = two_requests();
+        let all = |api_key, direction, version, frames: &[u8]| -> Vec<_> {
+            frames_json(api_key, direction, version, frames).collect()
+        };
+        let other_version = all(ApiKey::METADATA, Direction::Request, Some(12), &frames);
+        assert!(other_version[0].is_ok());
+        assert_eq!(other_version[1..], [Err(JsonError::Version { found: 0, expected: 12 })]);
+        let cut = all(ApiKey::METADATA, Direction::Request, None, &frames[..frames.len() - 1]);
+        assert_eq!(cut.len(), 2);
+        assert!(matches!(cut[1], Err(JsonError::Truncated { .. })), "{cut:?}");
+        let unknown = all(ApiKey::HEARTBEAT, Direction::Request, None, &frames);
+        assert_eq!(unknown, [Err(JsonError::UnknownApi(ApiKey::HEARTBEAT))]);
+        let other_api = all(ApiKey::FETCH, Direction::Request, None, &frames);
+        assert!(matches!(other_api[..], [Err(JsonError::Decode(_))]), "{other_api:?}");
+        let huge = all(ApiKey::FETCH, Direction::Response, None, &[0x7f, 0xff, 0xff, 0xff, 0]);
+        assert!(matches!(huge[..], [Err(JsonError::Frame(_))]), "{huge:?}");
+    }
+
+    #[test]
+    fn unknown_tagged_fields_are_listed_with_their_paths() {
+        let data = Bytes::from_static(b"\x01\x02");
+        let response =
+            FetchResponse { unknown_tagged_fields: vec![TaggedField { tag: 77, data }], ..Default::default() };
+        let mut frame = BytesMut::new();
+        encode_response::<FetchRequest>(18, 3, &response, &mut frame).unwrap();
+        let shown = frames_json(ApiKey::FETCH, Direction::Response, Some(18), &frame).next().unwrap().unwrap();
+        assert_eq!(shown["unknownTaggedFields"], serde_json::json!([{"path": "", "tag": 77, "data": "0102"}]));
+        assert_eq!(shown["body"]["responses"], serde_json::json!([]));
+    }
+}

@@ -20,9 +20,10 @@ use bytes::Bytes;
 /// The longest string, in bytes, that Kafka reads or writes, whatever the encoding of its length.
 pub const STRING_BYTES_MAX: usize = i16::MAX as usize;
 
-/// How much memory the elements of all arrays of one message may take, strings and byte fields not counted. An element of one byte on the
-/// wire can be a struct of a hundred bytes here, so the frame's length alone is no bound. The metadata of a million partitions fits.
-pub const ARRAY_MEMORY_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// How much memory the elements of all arrays, and the unknown tagged fields, of one message may take; the text of strings and byte fields,
+/// which is never longer than the frame, is not counted. An element of a byte or two on the wire can be a struct of a hundred bytes here, so
+/// that the frame's length alone is no bound. The metadata of a million partitions fits.
+pub const ARRAY_MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// A position in a frame, and the reading of what is there. After an error the position is not to be relied upon.
 #[derive(Debug)]
@@ -149,6 +150,17 @@ impl<'f> Reader<'f> {
     /// The bytes end, or a fifth byte goes on.
     #[inline]
     pub fn uvarint(&mut self, field: &'static str) -> Result<u32, DecodeError> {
+        // Nearly all are lengths and counts of one byte.
+        if let Some((&byte, rest)) = self.rest.split_first()
+            && byte < 0x80
+        {
+            self.rest = rest;
+            return Ok(byte.into());
+        }
+        self.long_uvarint(field)
+    }
+
+    fn long_uvarint(&mut self, field: &'static str) -> Result<u32, DecodeError> {
         let Some((value, length)) = read_uvarint(self.rest) else {
             return Err(if self.rest.len() < 5 {
                 self.truncated(field, self.rest.len() + 1)
@@ -188,7 +200,7 @@ impl<'f> Reader<'f> {
         let bytes = self.take_claimed(length, start, field)?;
         Ok(Some(match std::str::from_utf8(bytes) {
             Ok(text) => text.to_owned(),
-            Err(_) => String::from_utf8_lossy(bytes).into_owned(),
+            Err(_) => java_lossy(bytes),
         }))
     }
 
@@ -264,22 +276,35 @@ impl<'f> Reader<'f> {
     ///
     /// # Errors
     /// The bytes end, or a known tag's value does not take exactly its size.
+    #[inline]
     pub fn tagged_fields(
         &mut self,
         field: &'static str,
-        mut known: impl FnMut(&mut Self, u32) -> Result<bool, DecodeError>,
+        known: impl FnMut(&mut Self, u32) -> Result<bool, DecodeError>,
     ) -> Result<Vec<TaggedField>, DecodeError> {
         let start = self.position();
-        let count = self.uvarint(field)?;
-        let mut unknown = Vec::new();
-        if count == 0 {
-            return Ok(unknown);
+        match self.uvarint(field)? {
+            0 => Ok(Vec::new()),
+            count => self.some_tagged_fields(count, start, field, known),
         }
+    }
+
+    /// `count` tagged fields, in the structure whose count stood at `start`.
+    #[inline(never)]
+    fn some_tagged_fields(
+        &mut self,
+        count: u32,
+        start: usize,
+        field: &'static str,
+        mut known: impl FnMut(&mut Self, u32) -> Result<bool, DecodeError>,
+    ) -> Result<Vec<TaggedField>, DecodeError> {
+        let mut unknown = Vec::new();
         // A tag and its size take two bytes at least. A count of 2^31 or more is negative for Java, which then reads no tag at all and goes
         // on in the middle of them: no one writes that.
-        let max = self.rest.len() / 2;
-        if usize::try_from(count).map_or(true, |count| count > max) {
-            return Err(DecodeError::new(field, start, DecodeErrorKind::Length { length: count.into(), max }));
+        let max = (self.rest.len() / 2).min(self.array_memory_left / size_of::<TaggedField>());
+        match usize::try_from(count) {
+            Ok(count) if count <= max => self.array_memory_left -= count * size_of::<TaggedField>(),
+            _ => return Err(DecodeError::new(field, start, DecodeErrorKind::Length { length: count.into(), max })),
         }
         for _ in 0..count {
             let tag = self.uvarint(field)?;
@@ -324,6 +349,27 @@ impl<'f> Reader<'f> {
     }
 }
 
+/// Text of bytes that are not all UTF-8, as Java makes it: U+FFFD for each maximal run that begins a character and doesn't end it. That is
+/// Rust's rule too, but for surrogates (`ED A0..BF xx`), which Java takes for one wrong character and Rust for three.
+#[cold]
+fn java_lossy(mut bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    while let Some(chunk) = bytes.utf8_chunks().next() {
+        text.push_str(chunk.valid());
+        bytes = bytes.get(chunk.valid().len() + chunk.invalid().len()..).unwrap_or_default();
+        if !chunk.invalid().is_empty() {
+            text.push(char::REPLACEMENT_CHARACTER);
+        }
+        if chunk.invalid() == [0xed] {
+            bytes = match bytes {
+                [0xa0..=0xbf, 0x80..=0xbf, rest @ ..] | [0xa0..=0xbf, rest @ ..] => rest,
+                _ => bytes,
+            };
+        }
+    }
+    text
+}
+
 /// A length for an error's text.
 fn claimed(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
@@ -336,4 +382,183 @@ pub struct TaggedField {
     pub tag: u32,
     /// The field's value, without its size.
     pub data: Bytes,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The result of reading `bytes`, and what is left after it.
+    fn read<T>(
+        bytes: &'static [u8],
+        read: impl FnOnce(&mut Reader<'_>) -> Result<T, DecodeError>,
+    ) -> Result<(T, usize), DecodeErrorKind> {
+        let frame = Bytes::from_static(bytes);
+        let mut reader = Reader::new(&frame);
+        read(&mut reader).map(|value| (value, reader.remaining())).map_err(|error| error.kind)
+    }
+
+    fn string(compact: bool, bytes: &'static [u8]) -> Result<(Option<String>, usize), DecodeErrorKind> {
+        read(bytes, |reader| reader.nullable_string(compact, "s"))
+    }
+
+    #[test]
+    fn every_negative_length_is_null() {
+        assert_eq!(string(false, b"\xff\xff!"), Ok((None, 1)));
+        assert_eq!(string(false, b"\xff\xfe!"), Ok((None, 1)));
+        assert_eq!(string(true, b"\x00!"), Ok((None, 1)));
+        assert_eq!(string(true, b"\xff\xff\xff\xff\x0f!"), Ok((None, 1)), "2^32-1 is -1 for Java");
+        let bytes = |compact, bytes| read(bytes, |reader| reader.nullable_bytes(compact, "b"));
+        assert_eq!(bytes(false, b"\xff\xff\xff\xfe!"), Ok((None, 1)));
+        assert_eq!(bytes(true, b"\x00!"), Ok((None, 1)));
+        let array = |compact, bytes| read(bytes, |reader| reader.nullable_array(compact, 1, "a"));
+        assert_eq!(array(false, b"\xff\xff\xff\xfe!"), Ok((None, 1)));
+        assert_eq!(array(true, b"\x00!"), Ok((None, 1)));
+    }
+
+    #[test]
+    fn java_subtracts_one_in_32_bits() {
+        let kind = DecodeErrorKind::Length { length: i32::MAX.into(), max: 1 };
+        assert_eq!(
+            read(b"\x80\x80\x80\x80\x08!", |reader| reader.nullable_bytes(true, "b")),
+            Err(kind),
+            "-2^31 less one is 2^31-1, not null"
+        );
+    }
+
+    #[test]
+    fn strings_are_text_whatever_their_bytes() {
+        assert_eq!(string(false, b"\0\x03abc!"), Ok((Some("abc".into()), 1)));
+        assert_eq!(string(true, b"\x01!"), Ok((Some(String::new()), 1)));
+        assert_eq!(string(true, b"\x04a\xffc!"), Ok((Some("a\u{fffd}c".into()), 1)));
+        for (bytes, text) in [
+            (&b"\xed\xa0\x80|"[..], "\u{fffd}|"),
+            (b"\xed\xbf\xbf\xed\xa0\x80", "\u{fffd}\u{fffd}"),
+            (b"\xed\xa0|", "\u{fffd}|"),
+            (b"|\xed\xa0", "|\u{fffd}"),
+            (b"\xed", "\u{fffd}"),
+            (b"\xed\x9f\xbf\x80", "\u{d7ff}\u{fffd}"),
+            (b"\xe0\x80\x80", "\u{fffd}\u{fffd}\u{fffd}"),
+            (b"\xf0\x9f\x92|", "\u{fffd}|"),
+            (b"\xf5\xc0\xff", "\u{fffd}\u{fffd}\u{fffd}"),
+        ] {
+            assert_eq!(java_lossy(bytes), text, "{bytes:x?}, as new String(bytes, UTF_8)");
+        }
+        assert_eq!(string(true, b"\x05abc"), Err(DecodeErrorKind::Length { length: 4, max: 3 }));
+        assert_eq!(string(false, b"\0"), Err(DecodeErrorKind::Truncated { needed: 2, available: 1 }));
+        assert_eq!(
+            string(true, b"\x81\x80\x02"),
+            Err(DecodeErrorKind::Length { length: 32768, max: STRING_BYTES_MAX }),
+            "Java's limit, before it looks for the bytes"
+        );
+    }
+
+    #[test]
+    fn byte_fields_are_slices_of_the_frame() {
+        let frame = Bytes::from_static(b"\x04abc!");
+        let bytes = Reader::new(&frame).nullable_bytes(true, "b").unwrap().unwrap();
+        assert_eq!(bytes, "abc");
+        assert_eq!(bytes.as_ptr(), frame[1..].as_ptr());
+    }
+
+    #[test]
+    fn counts_are_held_against_the_bytes_and_the_memory() {
+        let array = |element_memory_bytes| {
+            read(b"\0\0\0\x03abc", |reader| reader.nullable_array(false, element_memory_bytes, "a"))
+        };
+        assert_eq!(array(100), Ok((Some(3), 3)));
+        let third = ARRAY_MEMORY_BYTES_MAX / 3;
+        assert_eq!(array(third), Ok((Some(3), 3)));
+        assert_eq!(array(third + 1), Err(DecodeErrorKind::Length { length: 3, max: 2 }));
+        assert_eq!(
+            read(b"\x7f\xff\xff\xff", |reader| reader.nullable_array(false, 1, "a")),
+            Err(DecodeErrorKind::Length { length: i32::MAX.into(), max: 0 })
+        );
+        let twice = read(b"\x02a\x02b", |reader| {
+            reader.nullable_array(true, ARRAY_MEMORY_BYTES_MAX, "a")?;
+            reader.take(1, "a")?;
+            reader.nullable_array(true, 1, "a")
+        });
+        assert_eq!(twice, Err(DecodeErrorKind::Length { length: 1, max: 0 }), "one memory for all arrays");
+    }
+
+    #[test]
+    fn room_is_made_for_no_more_than_is_there() {
+        let frame = Bytes::from_static(&[0; 1000]);
+        assert_eq!(Reader::new(&frame).capacity_for(900, 100), 10);
+        assert_eq!(Reader::new(&frame).capacity_for(5, 100), 5);
+        assert_eq!(Reader::new(&frame).capacity_for(900, 1), 900);
+    }
+
+    #[test]
+    fn a_sub_structure_takes_its_bytes_and_no_others() {
+        let two = |reader: &mut Reader<'_>| reader.i16("inner");
+        assert_eq!(read(b"\0\x07!", |reader| reader.within(2, "outer", two)), Ok((7, 1)));
+        assert_eq!(
+            read(b"\0\x07!", |reader| reader.within(3, "outer", two)),
+            Err(DecodeErrorKind::Leftover { count: 1 })
+        );
+        assert_eq!(
+            read(b"\0\x07!", |reader| reader.within(1, "outer", two)),
+            Err(DecodeErrorKind::Truncated { needed: 2, available: 1 })
+        );
+        assert_eq!(
+            read(b"\0\x07!", |reader| reader.within(4, "outer", two)),
+            Err(DecodeErrorKind::Truncated { needed: 4, available: 3 })
+        );
+        let frame = Bytes::from_static(b"..\0\x07!");
+        let mut reader = Reader::new(&frame);
+        reader.take(2, "dots").unwrap();
+        let inside = reader.within(3, "outer", |reader| {
+            assert_eq!((reader.position(), reader.remaining()), (2, 3));
+            reader.take(3, "inner")
+        });
+        assert_eq!((inside, reader.position()), (Ok(&b"\0\x07!"[..]), 5));
+    }
+
+    #[test]
+    fn known_tags_are_read_within_their_size_and_others_kept() {
+        let tags = |bytes| {
+            read(bytes, |reader| {
+                let mut seven = None;
+                let unknown = reader.tagged_fields("tags", |reader, tag| {
+                    if tag == 7 {
+                        seven = Some(reader.i16("seven")?);
+                    }
+                    Ok(tag == 7)
+                })?;
+                Ok((seven, unknown))
+            })
+        };
+        let other = TaggedField { tag: 9, data: Bytes::from_static(b"xyz") };
+        assert_eq!(tags(b"\x00!"), Ok(((None, vec![]), 1)));
+        assert_eq!(tags(b"\x02\x07\x02\0\x05\x09\x03xyz!"), Ok(((Some(5), vec![other.clone()]), 1)));
+        assert_eq!(
+            tags(b"\x02\x09\x03xyz\x07\x02\0\x05!"),
+            Ok(((Some(5), vec![other]), 1)),
+            "in any order, as Java reads them"
+        );
+        assert_eq!(
+            tags(b"\x02\x07\x02\0\x05\x07\x02\0\x06!"),
+            Ok(((Some(6), vec![]), 1)),
+            "the last of two, as in Java"
+        );
+        assert_eq!(tags(b"\x01\x07\x03\0\x05!"), Err(DecodeErrorKind::Leftover { count: 1 }));
+        assert_eq!(tags(b"\x01\x07\x01\0\x05!"), Err(DecodeErrorKind::Truncated { needed: 2, available: 1 }));
+        assert_eq!(tags(b"\x01\x09\x04xyz"), Err(DecodeErrorKind::Length { length: 4, max: 3 }));
+        assert_eq!(tags(b"\x02\x09\x00"), Err(DecodeErrorKind::Length { length: 2, max: 1 }));
+        assert_eq!(
+            tags(b"\xff\xff\xff\xff\x0f\x09\x00"),
+            Err(DecodeErrorKind::Length { length: u32::MAX.into(), max: 1 })
+        );
+    }
+
+    #[test]
+    fn varints_end_in_time() {
+        let uvarint = |bytes| read(bytes, |reader| reader.uvarint("v"));
+        assert_eq!(uvarint(b"\x82\x80\x00!"), Ok((2, 1)), "a padded form");
+        assert_eq!(uvarint(b"\xff\xff\xff\xff\xff\x01"), Err(DecodeErrorKind::Varint { max: 5 }));
+        assert_eq!(uvarint(b"\x80\x80"), Err(DecodeErrorKind::Truncated { needed: 3, available: 2 }));
+        assert_eq!(read(b"\x02!", |reader| reader.bool("flag")), Ok((true, 1)), "every byte but 0 is true");
+    }
 }

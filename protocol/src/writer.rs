@@ -217,3 +217,67 @@ impl<'o> TagWriter<'_, 'o> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn written(write: impl FnOnce(&mut Writer<'_>) -> Result<(), EncodeError>) -> Result<Vec<u8>, EncodeError> {
+        let mut out = BytesMut::new();
+        write(&mut Writer::new(&mut out)).map(|()| out.to_vec())
+    }
+
+    #[test]
+    fn nulls_and_lengths_in_both_encodings() {
+        let string = |value: Option<&str>, compact| written(|w| w.nullable_string(value, compact, "s")).unwrap();
+        assert_eq!(string(Some("ab"), false), b"\0\x02ab");
+        assert_eq!(string(Some("ab"), true), b"\x03ab");
+        assert_eq!(string(None, false), b"\xff\xff");
+        assert_eq!(string(None, true), b"\0");
+        let bytes = |value: Option<&[u8]>, compact| written(|w| w.nullable_bytes(value, compact, "b")).unwrap();
+        assert_eq!(bytes(Some(b"ab"), false), b"\0\0\0\x02ab");
+        assert_eq!(bytes(Some(b""), true), b"\x01");
+        assert_eq!(bytes(None, false), b"\xff\xff\xff\xff");
+        let array = |count, compact| written(|w| w.nullable_array(count, compact, "a")).unwrap();
+        assert_eq!(array(Some(200), true), b"\xc9\x01");
+        assert_eq!(array(None, true), b"\0");
+    }
+
+    #[test]
+    fn what_no_length_can_say_is_an_error() {
+        let longest = "x".repeat(STRING_BYTES_MAX);
+        let longer = longest.clone() + "x";
+        for compact in [false, true] {
+            assert!(written(|w| w.nullable_string(Some(&longest), compact, "s")).is_ok());
+            let error = EncodeError::TooLong { field: "s", length: 32768, max: 32767 };
+            assert_eq!(written(|w| w.nullable_string(Some(&longer), compact, "s")), Err(error));
+        }
+        let error = EncodeError::TooLong { field: "a", length: LENGTH_MAX + 1, max: LENGTH_MAX };
+        assert_eq!(written(|w| w.nullable_array(Some(LENGTH_MAX + 1), true, "a")), Err(error));
+    }
+
+    fn tags(unknown: &[u32]) -> Result<Vec<u8>, EncodeError> {
+        let unknown: Vec<_> = unknown.iter().map(|&tag| TaggedField { tag, data: Bytes::from_static(b"u") }).collect();
+        written(|writer| {
+            let tags = writer.tagged_fields(2, &unknown, "tags");
+            let tags = tags.known(1, |writer| {
+                writer.i16(7);
+                Ok(())
+            })?;
+            // A value whose size takes two bytes.
+            let tags = tags.known(5, |writer| writer.nullable_string(Some(&"k".repeat(200)), true, "k"))?;
+            tags.finish()
+        })
+    }
+
+    #[test]
+    fn unknown_tags_stand_where_they_belong() {
+        let five = [&b"\x05\xca\x01\xc9\x01"[..], &[b'k'; 200]].concat();
+        let expected = [&b"\x05\x00\x01u\x01\x02\0\x07\x03\x01u"[..], &five, b"\x09\x01u"].concat();
+        assert_eq!(tags(&[0, 3, 9]), Ok(expected));
+        for (wrong, tag) in [(&[1][..], 1), (&[5], 5), (&[3, 3], 3), (&[9, 8], 8), (&[3, 2], 2)] {
+            assert_eq!(tags(wrong), Err(EncodeError::TagOrder { field: "tags", tag }), "{wrong:?}");
+        }
+    }
+}

@@ -47,6 +47,10 @@ pub(crate) trait Field: Sized {
     /// Calls `found` for the unknown tagged fields in it, with their path in the JSON form.
     #[cfg(feature = "json")]
     fn unknown_tags(&self, _path: &str, _found: &mut dyn FnMut(&str, &crate::TaggedField)) {}
+
+    /// Any value that can stand at `place`.
+    #[cfg(test)]
+    fn arbitrary(source: &mut super::properties::Source, place: Place) -> Self;
 }
 
 macro_rules! fixed_size_fields {
@@ -66,6 +70,11 @@ macro_rules! fixed_size_fields {
             #[cfg(feature = "json")]
             fn to_json(&self, _version: i16) -> serde_json::Value {
                 (*self).into()
+            }
+
+            #[cfg(test)]
+            fn arbitrary(source: &mut super::properties::Source, _place: Place) -> Self {
+                source.$method()
             }
         })+
     };
@@ -95,6 +104,11 @@ impl Field for ErrorCode {
     fn to_json(&self, _version: i16) -> serde_json::Value {
         self.0.into()
     }
+
+    #[cfg(test)]
+    fn arbitrary(source: &mut super::properties::Source, _place: Place) -> Self {
+        Self(source.i16())
+    }
 }
 
 impl Field for Uuid {
@@ -113,6 +127,11 @@ impl Field for Uuid {
     fn to_json(&self, _version: i16) -> serde_json::Value {
         self.to_string().into()
     }
+
+    #[cfg(test)]
+    fn arbitrary(source: &mut super::properties::Source, _place: Place) -> Self {
+        Self(std::array::from_fn(|_| source.byte()))
+    }
 }
 
 impl Field for String {
@@ -129,6 +148,11 @@ impl Field for String {
     #[cfg(feature = "json")]
     fn to_json(&self, _version: i16) -> serde_json::Value {
         self.as_str().into()
+    }
+
+    #[cfg(test)]
+    fn arbitrary(source: &mut super::properties::Source, _place: Place) -> Self {
+        source.string()
     }
 }
 
@@ -148,6 +172,11 @@ impl Field for Option<String> {
     fn to_json(&self, _version: i16) -> serde_json::Value {
         self.as_deref().into()
     }
+
+    #[cfg(test)]
+    fn arbitrary(source: &mut super::properties::Source, place: Place) -> Self {
+        (!(place.nullable && source.bool())).then(|| source.string())
+    }
 }
 
 /// Record data: not read any further here.
@@ -166,6 +195,11 @@ impl Field for Option<Bytes> {
     #[cfg(feature = "json")]
     fn to_json(&self, _version: i16) -> serde_json::Value {
         self.as_ref().map(|bytes| format!("hex:{}", crate::json::hex(bytes))).into()
+    }
+
+    #[cfg(test)]
+    fn arbitrary(source: &mut super::properties::Source, place: Place) -> Self {
+        (!(place.nullable && source.bool())).then(|| source.bytes())
     }
 }
 
@@ -191,6 +225,12 @@ impl<T: Field> Field for Vec<T> {
         for (i, element) in self.iter().enumerate() {
             element.unknown_tags(&format!("{path}[{i}]"), found);
         }
+    }
+
+    #[cfg(test)]
+    fn arbitrary(source: &mut super::properties::Source, place: Place) -> Self {
+        let count = source.byte() % 4;
+        (0..count).map(|_| T::arbitrary(source, Place { nullable: false, ..place })).collect()
     }
 }
 
@@ -219,6 +259,11 @@ impl<T: Field> Field for Option<Vec<T>> {
         if let Some(elements) = self {
             elements.unknown_tags(path, found);
         }
+    }
+
+    #[cfg(test)]
+    fn arbitrary(source: &mut super::properties::Source, place: Place) -> Self {
+        (!(place.nullable && source.bool())).then(|| Vec::arbitrary(source, place))
     }
 }
 
@@ -265,7 +310,7 @@ macro_rules! message_struct {
         #[derive(Debug, Clone, PartialEq)]
         pub struct $name {
             $($(#[$field_doc])+ pub $field: $type,)*
-            /// Tagged fields that are not in the schema: kept, and written back in flexible versions.
+            /// Tagged fields that are not in the schema: kept, and written back. Versions that are not flexible can't carry any.
             pub unknown_tagged_fields: Vec<$crate::TaggedField>,
         }
 
@@ -280,6 +325,7 @@ macro_rules! message_struct {
         }
 
         impl $crate::message::table::Field for $name {
+            #[inline]
             fn read(
                 reader: &mut $crate::reader::Reader<'_>,
                 place: $crate::message::table::Place,
@@ -339,10 +385,13 @@ macro_rules! message_struct {
                         known_count += 1;
                     }
                 )*
-                if !place.flexible {
-                    return Ok(());
-                }
                 let field = concat!($path, ".unknown_tagged_fields");
+                if !place.flexible {
+                    if self.unknown_tagged_fields.is_empty() {
+                        return Ok(());
+                    }
+                    return Err($crate::EncodeError::NotInVersion { field, version: place.version });
+                }
                 let tags = writer.tagged_fields(known_count, &self.unknown_tagged_fields, field);
                 $(
                     let tags = match $crate::message::table::tag!($($tag)?) {
@@ -386,6 +435,25 @@ macro_rules! message_struct {
                     &format!("{path}/{}", $crate::json::key(stringify!($field))),
                     found,
                 );)*
+            }
+
+            #[cfg(test)]
+            fn arbitrary(
+                source: &mut $crate::message::properties::Source,
+                place: $crate::message::table::Place,
+            ) -> Self {
+                let mut any = Self::default();
+                $(
+                    let tagged = $crate::message::table::tag!($($tag)?).is_some();
+                    if ($versions).contains(&place.version) && !(tagged && source.bool()) {
+                        let place = $crate::message::table::place!(place, $path, $field $(, $nullable)?);
+                        any.$field = $crate::message::table::Field::arbitrary(source, place);
+                    }
+                )*
+                if place.flexible {
+                    any.unknown_tagged_fields = source.tagged_fields();
+                }
+                any
             }
         }
     )+};

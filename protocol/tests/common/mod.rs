@@ -104,9 +104,9 @@ impl Entry {
 /// Who tests an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Area {
-    /// Frames, headers and messages: `vectors_api.rs`.
+    /// Frames, headers and messages: `tests/messages`.
     Messages,
-    /// Record batches and message sets.
+    /// Record batches and message sets: `tests/records`.
     Records,
 }
 

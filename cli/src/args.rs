@@ -1,0 +1,299 @@
+//! The command line as clap sees it, and the options that it and the configuration file name.
+
+use crate::failure::Failure;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::{Path, PathBuf};
+
+/// Kafka in explicit offset ranges: read, filter on the fetched bytes, commit only what was processed.
+#[derive(Debug, Parser)]
+#[command(name = "ottla", version, arg_required_else_help = true, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// Brokers to make contact with: host:port,…
+    #[arg(short, long, global = true, value_name = "HOST:PORT,…")]
+    pub(crate) bootstrap_servers: Option<String>,
+    /// Any option of Spark's Kafka source, or a client setting as kafka.NAME; may be repeated
+    #[arg(short = 'X', long = "option", global = true, value_name = "KEY=VALUE")]
+    pub(crate) options: Vec<String>,
+    /// A TOML file with the same options; the command line wins
+    #[arg(long, global = true, value_name = "FILE.toml")]
+    pub(crate) config: Option<PathBuf>,
+    /// Output for programs: JSON lines on standard output, totals and errors as JSON on standard error
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// How many fetched pieces are decoded at the same time [default: one for each core]
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) parallelism: Option<u16>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// The whole story on a broker in this process: produce, read, filter, commit, show the lag
+    Demo(DemoArgs),
+    /// Read to the end offsets, print what a filter keeps, commit, and exit
+    Read(Box<ReadArgs>),
+    /// Show what a group has committed and how far it is behind
+    Lag(LagArgs),
+    /// Show topics with their partitions, leaders and offsets
+    Topics(TopicsArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  ottla demo\n  ottla demo --records 1000000")]
+pub(crate) struct DemoArgs {
+    /// How many records the demo's topic gets
+    #[arg(long, value_name = "N", default_value_t = 400_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub(crate) records: u32,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  Everything in a topic, as JSON lines:
+    ottla read -b localhost:9092 --subscribe logs
+  Only the errors, and remember how far we are:
+    ottla read -b localhost:9092 --subscribe logs --where \"value LIKE '%ERROR%'\" --commit-group nightly
+  Explicit ranges of two partitions:
+    ottla read -b localhost:9092 --assign '{\"logs\":[0,2]}' \\
+      --starting-offsets '{\"logs\":{\"0\":1200,\"2\":-2}}' --ending-offsets '{\"logs\":{\"0\":1850,\"2\":-1}}'
+  Count the records of a time span, printing none:
+    ottla read -b localhost:9092 --subscribe logs --format none \\
+      --starting-timestamp 1700000000000 --ending-timestamp 1700003600000
+  Committed records only:
+    ottla read -b localhost:9092 --subscribe payments -X kafka.isolation.level=read_committed
+
+--where takes the columns key, value, topic, partition, offset, timestamp, timestampType and headers['name'], with
+= <> < <= > >= LIKE IN BETWEEN IS [NOT] NULL AND OR NOT and parentheses.
+Exit codes: 0 done; 1 unknown topic, unreachable broker or failed output; 2 wrong use; 3 data loss; 130 interrupted.")]
+pub(crate) struct ReadArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// Keep only the records for which this SQL expression is true
+    #[arg(long = "where", value_name = "EXPR")]
+    pub(crate) filter: Option<String>,
+    /// What to print of each record that is kept
+    #[arg(long, value_enum, default_value_t = Format::Json)]
+    pub(crate) format: Format,
+    /// Stop after so many kept records; partitions are then read one after the other
+    #[arg(long, value_name = "N")]
+    pub(crate) max_records: Option<u64>,
+    /// Commit the end offsets to this group, after everything was written out
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) commit_group: Option<String>,
+}
+
+/// What is printed of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Format {
+    /// All columns as a line of JSON
+    Json,
+    /// The value's bytes and a line feed
+    Value,
+    /// Nothing; records are counted all the same
+    None,
+}
+
+/// Spark's options of a source, as flags. Each also works as `-X name=value`.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Source")]
+pub(crate) struct SourceArgs {
+    /// Topics to read
+    #[arg(long, value_name = "A,B")]
+    subscribe: Option<String>,
+    /// A regular expression that is searched for in topic names
+    #[arg(long, value_name = "REGEX")]
+    subscribe_pattern: Option<String>,
+    /// Partitions to read, as {"topic":[0,2]}
+    #[arg(long, value_name = "JSON")]
+    assign: Option<String>,
+    /// Where to start: earliest, or {"topic":{"0":23,"1":-2}} (-2 earliest)
+    #[arg(long, value_name = "OFFSETS")]
+    starting_offsets: Option<String>,
+    /// Start at the first record of each partition that is as late as its timestamp (ms)
+    #[arg(long, value_name = "JSON")]
+    starting_offsets_by_timestamp: Option<String>,
+    /// Start at the first record that is as late as this (ms since the epoch)
+    #[arg(long, value_name = "MS")]
+    starting_timestamp: Option<String>,
+    /// What a start timestamp after the last record means: error or latest
+    #[arg(long, value_name = "STRATEGY")]
+    starting_offsets_by_timestamp_strategy: Option<String>,
+    /// Where to end, exclusive: latest, or {"topic":{"0":50,"1":-1}} (-1 latest)
+    #[arg(long, value_name = "OFFSETS")]
+    ending_offsets: Option<String>,
+    /// End before the first record of each partition that is as late as its timestamp (ms)
+    #[arg(long, value_name = "JSON")]
+    ending_offsets_by_timestamp: Option<String>,
+    /// End before the first record that is as late as this (ms since the epoch)
+    #[arg(long, value_name = "MS")]
+    ending_timestamp: Option<String>,
+    /// Whether records that are gone stop the read
+    #[arg(long, value_name = "BOOL")]
+    fail_on_data_loss: Option<String>,
+    /// Add the column headers
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    include_headers: Option<String>,
+    /// At least so many ranges
+    #[arg(long, value_name = "N")]
+    min_partitions: Option<String>,
+    /// At most so many offsets a range
+    #[arg(long, value_name = "N")]
+    max_records_per_partition: Option<String>,
+}
+
+impl SourceArgs {
+    fn pairs(&self) -> impl Iterator<Item = (String, String)> {
+        [
+            ("subscribe", &self.subscribe),
+            ("subscribePattern", &self.subscribe_pattern),
+            ("assign", &self.assign),
+            ("startingOffsets", &self.starting_offsets),
+            ("startingOffsetsByTimestamp", &self.starting_offsets_by_timestamp),
+            ("startingTimestamp", &self.starting_timestamp),
+            ("startingOffsetsByTimestampStrategy", &self.starting_offsets_by_timestamp_strategy),
+            ("endingOffsets", &self.ending_offsets),
+            ("endingOffsetsByTimestamp", &self.ending_offsets_by_timestamp),
+            ("endingTimestamp", &self.ending_timestamp),
+            ("failOnDataLoss", &self.fail_on_data_loss),
+            ("includeHeaders", &self.include_headers),
+            ("minPartitions", &self.min_partitions),
+            ("maxRecordsPerPartition", &self.max_records_per_partition),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)))
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ottla lag -b localhost:9092 --group nightly
+  ottla lag -b localhost:9092 --group nightly -X kafka.isolation.level=read_committed
+
+LOG-END-OFFSET is the high watermark, as in Kafka's own tool; under read_committed it is the last stable offset, and the
+header says so.")]
+pub(crate) struct LagArgs {
+    /// The group
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) group: String,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  ottla topics -b localhost:9092\n  ottla topics -b localhost:9092 logs audit --json"
+)]
+pub(crate) struct TopicsArgs {
+    /// Topics to show [default: all but Kafka's own]
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+}
+
+impl Common {
+    /// All options by name: the file's, then the flags', then those of `-X`; where one is given twice the last counts.
+    pub(crate) fn pairs(&self, source: Option<&SourceArgs>) -> Result<Vec<(String, String)>, Failure> {
+        let mut pairs = Vec::new();
+        if let Some(file) = &self.config {
+            pairs.extend(file_pairs(file)?);
+        }
+        if let Some(servers) = &self.bootstrap_servers {
+            pairs.push(("kafka.bootstrap.servers".to_owned(), servers.clone()));
+        }
+        pairs.extend(source.into_iter().flat_map(SourceArgs::pairs));
+        for option in &self.options {
+            let Some((key, value)) = option.split_once('=') else {
+                return Err(Failure::usage(format!("-X '{option}' is not KEY=VALUE")));
+            };
+            pairs.push((key.to_owned(), value.to_owned()));
+        }
+        Ok(pairs)
+    }
+}
+
+/// The options of a TOML file; tables nest by dots: `kafka.bootstrap.servers = "h:9092"`.
+fn file_pairs(path: &Path) -> Result<Vec<(String, String)>, Failure> {
+    let wrong = |reason: String| Failure::usage(format!("--config {}: {reason}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| 1 + text.get(..span.start).unwrap_or_default().matches('\n').count());
+        wrong(format!("line {line}: {}", error.message()))
+    })?;
+    let mut pairs = Vec::new();
+    flatten("", &toml::Value::Table(table), &mut pairs).map_err(wrong)?;
+    Ok(pairs)
+}
+
+fn flatten(name: &str, value: &toml::Value, pairs: &mut Vec<(String, String)>) -> Result<(), String> {
+    let text = match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+                flatten(&name, value, pairs)?;
+            }
+            return Ok(());
+        }
+        toml::Value::String(text) => text.clone(),
+        toml::Value::Integer(number) => number.to_string(),
+        toml::Value::Boolean(flag) => flag.to_string(),
+        _ => return Err(format!("'{name}' must be a string, a whole number or a boolean")),
+    };
+    pairs.push((name.to_owned(), text));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_come_from_file_flags_and_x_in_this_order() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "subscribe = \"a\"\nfailOnDataLoss = false\n[kafka]\nfetch.min.bytes = 5\n")
+            .unwrap();
+        let cli = Cli::parse_from([
+            "ottla",
+            "read",
+            "-b",
+            "h:1",
+            "--subscribe",
+            "b",
+            "-X",
+            "subscribe=c",
+            "--include-headers",
+            "--config",
+            file.path().to_str().unwrap(),
+        ]);
+        let Command::Read(read) = &cli.command else { panic!() };
+        let pairs = cli.common.pairs(Some(&read.source)).unwrap();
+        let values = |name: &str| {
+            pairs.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(values("subscribe"), ["a", "b", "c"]);
+        assert_eq!(values("failOnDataLoss"), ["false"]);
+        assert_eq!(values("kafka.fetch.min.bytes"), ["5"]);
+        assert_eq!(values("includeHeaders"), ["true"]);
+        assert_eq!(values("kafka.bootstrap.servers"), ["h:1"]);
+    }
+
+    #[test]
+    fn mistakes_in_the_file_name_the_line() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "subscribe = \"a\"\nx = = 1\n").unwrap();
+        assert!(file_pairs(file.path()).unwrap_err().to_string().contains("line 2"));
+        std::fs::write(file.path(), "subscribe = [1]\n").unwrap();
+        assert!(file_pairs(file.path()).unwrap_err().to_string().contains("'subscribe' must be a string"));
+    }
+}

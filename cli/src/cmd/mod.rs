@@ -1,0 +1,53 @@
+//! A file a command.
+
+pub(crate) mod demo;
+pub(crate) mod lag;
+pub(crate) mod read;
+pub(crate) mod topics;
+
+use crate::{args::Common, failure::Failure};
+use ottla_client::{Client, ClientConfig};
+use std::io::Write;
+
+/// How many decoders there are.
+pub(crate) fn parallelism(common: &Common) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    common.parallelism.map_or_else(cores, usize::from)
+}
+
+/// Tells the user what was accepted but may not be what was meant.
+pub(crate) fn warn(warnings: &[String]) {
+    for warning in warnings {
+        eprintln!("ottla: warning: {warning}");
+    }
+}
+
+/// The client settings of a command that reads no source.
+pub(crate) fn client_config(common: &Common) -> Result<ClientConfig, Failure> {
+    let (config, warnings) = ottla_stream::client_config(common.pairs(None)?)?;
+    warn(&warnings);
+    Ok(config)
+}
+
+/// Ends early when the user interrupts.
+pub(crate) async fn until_interrupted<T>(
+    work: impl Future<Output = Result<T, Failure>>,
+    interrupted: impl FnOnce() -> String,
+) -> Result<T, Failure> {
+    tokio::select! {
+        result = work => result,
+        _ = tokio::signal::ctrl_c() => Err(Failure::interrupted(interrupted())),
+    }
+}
+
+/// Prints a command's result.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    written.map_err(|error| Failure::failed("SINK_FAILED", format!("writing the output: {error}")))
+}
+
+/// Makes contact with the cluster.
+pub(crate) async fn connect(config: ClientConfig) -> Result<Client, Failure> {
+    Ok(Client::connect(config).await?)
+}

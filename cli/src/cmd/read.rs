@@ -1,0 +1,134 @@
+//! `ottla read`: plan, read, write out, commit; in this order.
+
+use super::{connect, parallelism, until_interrupted, warn};
+use crate::{
+    args::{Common, Format, ReadArgs},
+    failure::Failure,
+    progress::Bar,
+    table::grouped,
+    usage::Usage,
+};
+use ottla_stream::{
+    Client, CommitOutcome, Filter, LineFormat, LineSink, NullSink, PlannedBatch, ProcessedBatch, ReadProgress,
+    ReadSettings, StreamOptions,
+};
+use serde_json::json;
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+pub(crate) async fn run(common: &Common, args: &ReadArgs) -> Result<(), Failure> {
+    let start = Instant::now();
+    let filter = match &args.filter {
+        Some(text) => text.parse::<Filter>().map_err(|error| Failure::usage(format!("--where: {error}")))?,
+        None => Filter::always(),
+    };
+    let options = StreamOptions::from_pairs(common.pairs(Some(&args.source))?)?;
+    warn(&options.warnings);
+    let group = args.commit_group.as_deref().or(options.commit_group.as_deref());
+    if group == Some("") {
+        return Err(Failure::usage("--commit-group is empty: a group has a name"));
+    }
+    let committing = Cell::new(false);
+    let work = async {
+        let client = connect(options.client.clone()).await?;
+        let batch = options.plan(&client).await?;
+        let mut settings = ReadSettings::default();
+        settings.fail_on_data_loss = options.fail_on_data_loss;
+        settings.parallelism = parallelism(common);
+        settings.records_max = args.max_records;
+        let processed = process(&client, batch, &filter, args.format, options.include_headers, &settings).await?;
+        let mut committed = None;
+        if let Some(group) = group {
+            committing.set(true);
+            committed = Some(processed.commit(&client, group, &query_id()).await?);
+        }
+        Ok((processed, committed))
+    };
+    let interrupted = || match (group, committing.get()) {
+        (None, _) => "interrupted".to_owned(),
+        (Some(group), false) => format!("interrupted; nothing was committed to group '{group}'"),
+        (Some(group), true) => {
+            format!("interrupted while committing to group '{group}'; it has all offsets of the read or none")
+        }
+    };
+    let (processed, committed) = until_interrupted(work, interrupted).await?;
+    report(common.json, &processed, group.zip(committed.as_ref()), start.elapsed());
+    Ok(())
+}
+
+async fn process(
+    client: &Client,
+    batch: PlannedBatch,
+    filter: &Filter,
+    format: Format,
+    include_headers: bool,
+    settings: &ReadSettings,
+) -> Result<ProcessedBatch, Failure> {
+    let progress = ReadProgress::shared();
+    let offsets = batch.offset_ranges().map(|range| range.size().unsigned_abs()).sum();
+    let _bar = Bar::follow(progress.clone(), offsets);
+    let lines = match format {
+        Format::Json => LineFormat::Json { include_headers },
+        Format::Value => LineFormat::Value,
+        Format::None => return Ok(batch.process(client, filter, &NullSink, settings, &progress).await?),
+    };
+    let sink = LineSink::new(lines, std::io::stdout())
+        .map_err(|error| Failure::failed("SINK_FAILED", format!("starting the output: {error}")))?;
+    Ok(batch.process(client, filter, &sink, settings, &progress).await?)
+}
+
+/// Names this run in the metadata of its commit.
+pub(super) fn query_id() -> String {
+    uuid::Uuid::new_v4().to_string()
+}
+
+fn report(json: bool, processed: &ProcessedBatch, commit: Option<(&str, &CommitOutcome)>, wall: Duration) {
+    for lost in processed.lost() {
+        eprintln!("ottla: warning: {lost}");
+    }
+    if let Some((group, outcome)) = commit {
+        for (partition, offset) in &outcome.kept {
+            eprintln!("ottla: warning: group '{group}' is further already in {partition} and stays at {offset}");
+        }
+    }
+    let (counts, usage) = (processed.counts(), Usage::now());
+    let ranges = processed.ranges().len();
+    if json {
+        let committed = commit.map(|(_, outcome)| {
+            let mut topics: BTreeMap<&str, BTreeMap<String, i64>> = BTreeMap::new();
+            for (partition, offset) in &outcome.committed {
+                topics.entry(&partition.topic).or_default().insert(partition.partition.to_string(), *offset);
+            }
+            topics
+        });
+        let totals = json!({
+            "records": counts.records,
+            "valueBytes": counts.value_bytes,
+            "hits": counts.hits,
+            "ranges": ranges,
+            "lostOffsets": processed.lost().iter().map(|lost| lost.range.size()).sum::<i64>(),
+            "committed": committed,
+            "wallSeconds": wall.as_secs_f64(),
+            "cpuSeconds": usage.cpu.as_secs_f64(),
+            "peakRssBytes": usage.peak_rss_bytes,
+        });
+        eprintln!("{totals}");
+        return;
+    }
+    let committed = commit.map_or(String::new(), |(group, outcome)| {
+        format!(", {} partitions committed to group '{group}'", grouped(outcome.committed.len() as u64))
+    });
+    eprintln!(
+        "{} records ({} value bytes) in {} ranges, {} kept{committed}; {:.2} s, {:.2} CPU s, {} MiB",
+        grouped(counts.records),
+        grouped(counts.value_bytes),
+        grouped(ranges as u64),
+        grouped(counts.hits),
+        wall.as_secs_f64(),
+        usage.cpu.as_secs_f64(),
+        grouped(usage.peak_rss_bytes >> 20)
+    );
+}

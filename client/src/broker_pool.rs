@@ -1,0 +1,98 @@
+//! The connections of a client: a few a broker, made when first needed, with one back-off a broker that all tasks share.
+
+use crate::{
+    BrokerAddress, BrokerName, ClientConfig, Error, NodeId,
+    conn::{Connection, FramePool},
+    retry::{Backoff, pause},
+};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
+use tokio::time::sleep_until;
+
+/// What a connection is for. A broker answers a connection's requests one after the other, so that a long poll would hold back all that
+/// comes behind it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Purpose {
+    /// Metadata, offsets, commits.
+    Control,
+    /// Fetches of partitions with data known to be there.
+    Fetch,
+    /// Fetches that may wait for data.
+    Poll,
+}
+
+#[derive(Debug)]
+struct Broker {
+    connections: [Option<Arc<Connection>>; 3],
+    backoff: Backoff,
+    not_before: Option<Instant>,
+}
+
+impl Broker {
+    fn slot(&mut self, purpose: Purpose) -> &mut Option<Arc<Connection>> {
+        let [control, fetch, poll] = &mut self.connections;
+        match purpose {
+            Purpose::Control => control,
+            Purpose::Fetch => fetch,
+            Purpose::Poll => poll,
+        }
+    }
+}
+
+type Key = (Option<NodeId>, BrokerAddress);
+
+/// All brokers that were ever dialled.
+#[derive(Debug)]
+pub(crate) struct BrokerPool {
+    config: Arc<ClientConfig>,
+    frames: Arc<FramePool>,
+    brokers: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<Broker>>>>,
+}
+
+impl BrokerPool {
+    pub(crate) fn new(config: Arc<ClientConfig>, frames: Arc<FramePool>) -> Self {
+        Self { config, frames, brokers: Mutex::default() }
+    }
+
+    fn broker(&self, name: &BrokerName) -> Arc<tokio::sync::Mutex<Broker>> {
+        let mut brokers = self.brokers.lock().unwrap_or_else(PoisonError::into_inner);
+        let broker = brokers.entry((name.node_id, name.address.clone())).or_insert_with(|| {
+            let backoff = Backoff::new(self.config.reconnect_backoff, self.config.reconnect_backoff_max);
+            Arc::new(tokio::sync::Mutex::new(Broker { connections: [None, None, None], backoff, not_before: None }))
+        });
+        broker.clone()
+    }
+
+    /// A live connection to `name`. After a failure, the next attempt waits for the broker's back-off, whoever makes it.
+    ///
+    /// The caller bounds the time; a call that is dropped leaves the pool as it was.
+    pub(crate) async fn get(&self, name: &BrokerName, purpose: Purpose) -> Result<Arc<Connection>, Error> {
+        let broker = self.broker(name);
+        let mut broker = broker.lock().await;
+        if let Some(connection) = broker.slot(purpose).as_ref().filter(|connection| !connection.is_closed()) {
+            return Ok(connection.clone());
+        }
+        if let Some(not_before) = broker.not_before {
+            sleep_until(not_before.into()).await;
+        }
+        // Noted before the attempt, so that an attempt which the caller gives up counts as well.
+        let pause = pause(&mut broker.backoff);
+        broker.not_before = Some(Instant::now() + pause);
+        let connection = Arc::new(Connection::open(&self.config, name.clone(), self.frames.clone()).await?);
+        broker.backoff.reset();
+        broker.not_before = None;
+        *broker.slot(purpose) = Some(connection.clone());
+        Ok(connection)
+    }
+
+    /// Whether a connection of this kind is up, without making one.
+    pub(crate) fn is_connected(&self, name: &BrokerName, purpose: Purpose) -> bool {
+        let broker = self.broker(name);
+        broker
+            .try_lock()
+            .is_ok_and(|mut broker| broker.slot(purpose).as_ref().is_some_and(|connection| !connection.is_closed()))
+    }
+}

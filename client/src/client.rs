@@ -1,0 +1,145 @@
+//! The client itself: what all calls share, and the loop that tries them until they succeed or their time is over.
+
+use crate::{
+    ClientConfig, Error, Result, TopicPartition,
+    broker_pool::{BrokerPool, Purpose},
+    cluster::Cluster,
+    config::BOOTSTRAP_TIMEOUT,
+    conn::{Connection, FramePool},
+    fetch::Budget,
+    metadata::TopicSelection,
+    retry::Backoff,
+};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// A client of one cluster. Cheap to clone; all clones share connections and metadata.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub(crate) shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Arc<ClientConfig>,
+    pub(crate) pool: BrokerPool,
+    pub(crate) budget: Arc<Budget>,
+    // Never held together with `coordinators`, nor over an await.
+    cluster: Mutex<Cluster>,
+    pub(crate) coordinators: Mutex<HashMap<String, crate::BrokerName>>,
+}
+
+/// Pool buffers hold a fetch response of the usual size: the records asked for and what stands around them. Memory that an answer does not
+/// reach is never touched.
+fn frame_pool(config: &ClientConfig) -> FramePool {
+    let response_bytes = usize::try_from(config.fetch_max_bytes).unwrap_or(4 << 20).min(8 << 20);
+    FramePool::new(response_bytes + (64 << 10), 8)
+}
+
+impl Client {
+    /// Makes contact with the cluster.
+    ///
+    /// # Errors
+    /// [`Error::NoBroker`] when no bootstrap server answers within 15 s (or `default.api.timeout.ms`, if that is less).
+    pub async fn connect(config: ClientConfig) -> Result<Self> {
+        let timeout = config.default_api_timeout.min(BOOTSTRAP_TIMEOUT);
+        let config = Arc::new(config);
+        let pool = BrokerPool::new(config.clone(), Arc::new(frame_pool(&config)));
+        let budget = Arc::new(Budget::new(config.memory_bytes));
+        let shared = Shared { config, pool, budget, cluster: Mutex::default(), coordinators: Mutex::default() };
+        let client = Self { shared: Arc::new(shared) };
+        match client.refresh_metadata(&TopicSelection::None, Deadline::after(timeout)).await {
+            Ok(_) => Ok(client),
+            Err(Error::DeadlineExceeded { after, source, .. }) => {
+                let servers =
+                    client.config().bootstrap_servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+                Err(Error::NoBroker { servers, after, source })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The settings this client was made with.
+    pub fn config(&self) -> &ClientConfig {
+        &self.shared.config
+    }
+
+    pub(crate) fn cluster(&self) -> MutexGuard<'_, Cluster> {
+        self.shared.cluster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The control connection of the partition's leader; metadata is asked first if the leader is not known.
+    pub(crate) async fn control(&self, broker: &crate::BrokerName) -> Result<Arc<Connection>> {
+        self.shared.pool.get(broker, Purpose::Control).await
+    }
+
+    /// The default limit of a call.
+    pub(crate) fn api_deadline(&self) -> Deadline {
+        Deadline::after(self.config().default_api_timeout)
+    }
+
+    pub(crate) fn retry_backoff(&self) -> Backoff {
+        Backoff::new(self.config().retry_backoff, self.config().retry_backoff_max)
+    }
+}
+
+/// When a call is to give up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    at: Instant,
+    limit: Duration,
+}
+
+impl Deadline {
+    pub(crate) fn after(limit: Duration) -> Self {
+        Self { at: Instant::now() + limit, limit }
+    }
+
+    /// What is left; zero when it has passed.
+    pub(crate) fn left(&self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
+    /// Waits for `pause`, or fails with `last` if the deadline comes first.
+    pub(crate) async fn pause(&self, pause: Duration, what: impl FnOnce() -> String, last: Error) -> Result<()> {
+        if self.left() <= pause {
+            tokio::time::sleep(self.left()).await;
+            return Err(self.exceeded(what(), last));
+        }
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+
+    /// The error of a call that tried until now; `last` is its last failure.
+    pub(crate) fn exceeded(&self, what: String, last: Error) -> Error {
+        match last {
+            // Already says for how long.
+            Error::DeadlineExceeded { .. } | Error::NoBroker { .. } => last,
+            _ => Error::DeadlineExceeded { what, after: self.limit, source: Box::new(last) },
+        }
+    }
+
+    /// Runs `call` until it ends or the deadline comes; then the error is `timed_out()`.
+    pub(crate) async fn bound<T>(
+        &self,
+        call: impl Future<Output = Result<T>>,
+        timed_out: impl FnOnce() -> Error,
+    ) -> Result<T> {
+        match tokio::time::timeout(self.left(), call).await {
+            Ok(result) => result,
+            Err(_) => Err(timed_out()),
+        }
+    }
+}
+
+/// The partitions of a list as errors name them; long lists are cut.
+pub(crate) fn name_partitions<'a>(partitions: impl IntoIterator<Item = &'a TopicPartition>) -> String {
+    let mut names: Vec<String> = partitions.into_iter().map(ToString::to_string).collect();
+    let more = names.len().saturating_sub(5);
+    names.truncate(5);
+    let list = names.join(", ");
+    if more > 0 { format!("{list} and {more} more") } else { list }
+}

@@ -1,0 +1,160 @@
+//! Asking for metadata: of the topics that are needed, from any broker that answers.
+
+use crate::{
+    BrokerName, Client, ConnectError, Error, Result, Topic, broker_pool::Purpose, client::Deadline,
+    cluster::TopicAnswer, retry::pause,
+};
+use ottla_protocol::{
+    ErrorCode,
+    message::{MetadataRequest, MetadataRequestTopic},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// While others wait to be asked, a broker that keeps silent gets this long.
+const NEXT_BROKER_AFTER: Duration = Duration::from_secs(3);
+
+/// Which topics a metadata request is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum TopicSelection {
+    /// Brokers only.
+    None,
+    /// Every topic of the cluster.
+    All,
+    /// These.
+    Named(Vec<String>),
+}
+
+impl TopicSelection {
+    fn request(&self) -> MetadataRequest {
+        let topics = match self {
+            Self::None => Some(Vec::new()),
+            Self::All => None,
+            Self::Named(names) => Some(
+                names
+                    .iter()
+                    .map(|name| MetadataRequestTopic { name: Some(name.clone()), ..Default::default() })
+                    .collect(),
+            ),
+        };
+        // Asking must not create: a typo in a topic's name is an error, not a topic.
+        MetadataRequest { topics, allow_auto_topic_creation: false, ..Default::default() }
+    }
+
+    fn what(&self) -> String {
+        match self {
+            Self::None => "looking up the brokers".to_owned(),
+            Self::All => "looking up all topics".to_owned(),
+            Self::Named(names) => format!("looking up topic {}", names.join(", ")),
+        }
+    }
+}
+
+impl Client {
+    /// The named topics, as the cluster knows them now.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTopic`] for a topic that does not exist, [`Error::Broker`] for one that is not allowed or has an impossible name,
+    /// [`Error::DeadlineExceeded`] when the cluster does not answer.
+    pub async fn topics(&self, names: &[String]) -> Result<BTreeMap<String, Topic>> {
+        let deadline = self.api_deadline();
+        let selection = TopicSelection::Named(names.to_vec());
+        let mut backoff = self.retry_backoff();
+        // Brokers learn of a new topic one after the other: unknown is believed when it stays so for a moment.
+        let unknown_until = Deadline::after(Duration::from_secs(2).min(self.config().default_api_timeout));
+        loop {
+            let (broker, answers) = self.refresh_metadata(&selection, deadline).await?;
+            let Some(bad) = answers.iter().find(|answer| !answer.code.is_none() || answer.leaderless) else {
+                let cluster = self.cluster();
+                return Ok(names
+                    .iter()
+                    .filter_map(|name| Some((name.clone(), cluster.topic(name)?.clone())))
+                    .collect());
+            };
+            let code = if bad.code.is_none() { ErrorCode::LEADER_NOT_AVAILABLE } else { bad.code };
+            let unknown = matches!(code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::UNKNOWN_TOPIC_ID);
+            if unknown && unknown_until.left().is_zero() {
+                return Err(Error::UnknownTopic { topic: bad.name.clone() });
+            }
+            let error = self.topic_error(&broker, bad, code);
+            if !code.is_retriable() {
+                return Err(error);
+            }
+            let limit = if unknown { unknown_until } else { deadline };
+            let pause = pause(&mut backoff).min(limit.left());
+            deadline.pause(pause, || selection.what(), error).await?;
+        }
+    }
+
+    /// Every topic of the cluster, Kafka's own included.
+    ///
+    /// # Errors
+    /// [`Error::DeadlineExceeded`] when the cluster does not answer.
+    pub async fn all_topics(&self) -> Result<BTreeMap<String, Topic>> {
+        let (_, answers) = self.refresh_metadata(&TopicSelection::All, self.api_deadline()).await?;
+        let cluster = self.cluster();
+        Ok(answers
+            .into_iter()
+            .filter_map(|answer| cluster.topic(&answer.name).cloned().map(|topic| (answer.name, topic)))
+            .collect())
+    }
+
+    fn topic_error(&self, broker: &BrokerName, answer: &TopicAnswer, code: ErrorCode) -> Error {
+        let subject = format!("topic '{}'", answer.name);
+        Error::Broker { api: ottla_protocol::ApiKey::METADATA, subject, broker: broker.clone(), code }
+    }
+
+    /// Asks the brokers in turn until one answers.
+    pub(crate) async fn refresh_metadata(
+        &self,
+        topics: &TopicSelection,
+        deadline: Deadline,
+    ) -> Result<(BrokerName, Vec<TopicAnswer>)> {
+        let request = topics.request();
+        let mut backoff = self.retry_backoff();
+        loop {
+            let candidates = self.metadata_candidates();
+            let mut last = None;
+            for (i, broker) in candidates.iter().enumerate() {
+                let more = i + 1 < candidates.len();
+                let limit = if more { deadline.left().min(NEXT_BROKER_AFTER) } else { deadline.left() };
+                let asked = async {
+                    let connection = self.control(broker).await?;
+                    connection.call(&request, self.config().request_timeout).await
+                };
+                let error = match tokio::time::timeout(limit, asked).await {
+                    Ok(Ok(response)) => {
+                        let answers = self.cluster().update(&response, &broker.address);
+                        return Ok((broker.clone(), answers));
+                    }
+                    Ok(Err(error)) if error.is_retriable() => error,
+                    Ok(Err(error)) => return Err(error),
+                    Err(_) => {
+                        let source = ConnectError::Timeout { after: limit, attempts: Vec::new() };
+                        Error::Connect { broker: broker.clone(), source }
+                    }
+                };
+                last = Some(error);
+                if deadline.left().is_zero() {
+                    break;
+                }
+            }
+            // The candidates hold at least the bootstrap servers, so there was a failure.
+            let Some(last) = last else { continue };
+            deadline.pause(pause(&mut backoff), || topics.what(), last).await?;
+        }
+    }
+
+    /// Brokers with a live connection, then the others that metadata named, then the bootstrap servers: when all known brokers were
+    /// replaced, those are the way back.
+    fn metadata_candidates(&self) -> Vec<BrokerName> {
+        let mut candidates: Vec<BrokerName> = self.cluster().brokers().cloned().collect();
+        let bootstrap = self.config().bootstrap_servers.iter();
+        candidates.extend(bootstrap.map(|address| BrokerName {
+            node_id: None,
+            address: address.clone(),
+            advertised_by: None,
+        }));
+        candidates.sort_by_key(|broker| !self.shared.pool.is_connected(broker, Purpose::Control));
+        candidates
+    }
+}

@@ -1,0 +1,138 @@
+//! A batch, in the two states that the order of its steps allows: planned, then processed. Only [`PlannedBatch::process`] makes a
+//! [`ProcessedBatch`], and only that can be committed.
+
+use crate::{
+    Filter, LostRange, OffsetRange, RangeCounts, RangeOutcome, ReadProgress, ReadSettings, Result, Sink,
+    read::{PlannedRange, read_ranges},
+};
+use ottla_client::{Client, TopicPartition};
+use ottla_protocol::Uuid;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Ranges that are to be read, and where they end.
+#[derive(Clone, Debug)]
+pub struct PlannedBatch {
+    pub(crate) batch_id: i64,
+    pub(crate) ranges: Vec<PlannedRange>,
+    /// The end offset of every partition of the plan, those without anything to read too.
+    pub(crate) end_offsets: BTreeMap<TopicPartition, i64>,
+    /// What planning found to be gone, with `failOnDataLoss=false`.
+    pub(crate) lost: Vec<LostRange>,
+}
+
+impl PlannedBatch {
+    /// The batch's id.
+    pub fn batch_id(&self) -> i64 {
+        self.batch_id
+    }
+
+    /// The ranges, empty ones too, in the order of topics and partitions.
+    pub fn offset_ranges(&self) -> impl Iterator<Item = &OffsetRange> {
+        self.ranges.iter().map(|planned| &planned.range)
+    }
+
+    /// Records that planning found to be gone; with `failOnDataLoss` they are an error instead.
+    pub fn lost(&self) -> &[LostRange] {
+        &self.lost
+    }
+
+    /// Reads the ranges, writes what `filter` keeps to `sink`, and finishes the sink's batch.
+    ///
+    /// # Errors
+    /// Whatever keeps a record from being read or written. Nothing may be committed then, and nothing can be: there is no
+    /// [`ProcessedBatch`].
+    pub async fn process<S: Sink>(
+        self,
+        client: &Client,
+        filter: &Filter,
+        sink: &S,
+        settings: &ReadSettings,
+        progress: &Arc<ReadProgress>,
+    ) -> Result<ProcessedBatch> {
+        let outcome = read_ranges(client, &self.ranges, filter, sink, settings, progress).await?;
+        sink.finish_batch(self.batch_id).await?;
+        let mut lost = self.lost;
+        lost.extend(outcome.lost);
+        let topic_ids =
+            self.ranges.into_iter().filter_map(|planned| Some((planned.range.topic, planned.topic_id?))).collect();
+        let end_offsets = match settings.records_max {
+            None => self.end_offsets,
+            Some(_) => reached_offsets(&outcome.ranges, &self.end_offsets),
+        };
+        Ok(ProcessedBatch { batch_id: self.batch_id, outcomes: outcome.ranges, end_offsets, topic_ids, lost })
+    }
+}
+
+/// Where a read that stopped early is: after the last record looked at, and nothing for partitions that it did not reach.
+fn reached_offsets(
+    outcomes: &[RangeOutcome],
+    end_offsets: &BTreeMap<TopicPartition, i64>,
+) -> BTreeMap<TopicPartition, i64> {
+    let mut reached = BTreeMap::new();
+    for outcome in outcomes.iter().filter(|outcome| outcome.reached) {
+        let partition = TopicPartition::new(outcome.range.topic.clone(), outcome.range.partition);
+        let done = outcome.position >= outcome.range.until_offset;
+        if let Some(end) = end_offsets.get(&partition)
+            && (done || outcome.position > outcome.range.from_offset)
+        {
+            reached.insert(partition, if done { *end } else { outcome.position });
+        }
+    }
+    reached
+}
+
+/// A batch whose records were all read, filtered and written out.
+#[derive(Clone, Debug)]
+pub struct ProcessedBatch {
+    batch_id: i64,
+    outcomes: Vec<RangeOutcome>,
+    end_offsets: BTreeMap<TopicPartition, i64>,
+    topic_ids: BTreeMap<String, Uuid>,
+    lost: Vec<LostRange>,
+}
+
+impl ProcessedBatch {
+    /// The batch's id.
+    pub fn batch_id(&self) -> i64 {
+        self.batch_id
+    }
+
+    /// What became of each range.
+    pub fn ranges(&self) -> &[RangeOutcome] {
+        &self.outcomes
+    }
+
+    /// What was seen in all ranges together.
+    pub fn counts(&self) -> RangeCounts {
+        self.outcomes.iter().fold(RangeCounts::default(), |mut sum, outcome| {
+            sum.records += outcome.counts.records;
+            sum.value_bytes += outcome.counts.value_bytes;
+            sum.hits += outcome.counts.hits;
+            sum
+        })
+    }
+
+    /// Records that are gone, with `failOnDataLoss=false`.
+    pub fn lost(&self) -> &[LostRange] {
+        &self.lost
+    }
+
+    /// What a store is to hold after this batch: the next offset to read of **every** partition of the plan, whatever a filter kept. After a
+    /// read with `records_max`, of those that it reached.
+    pub fn offsets_to_commit(&self) -> &BTreeMap<TopicPartition, i64> {
+        &self.end_offsets
+    }
+
+    /// The ids of the topics read, where the brokers have them.
+    pub fn topic_ids(&self) -> &BTreeMap<String, Uuid> {
+        &self.topic_ids
+    }
+
+    /// The leader epoch of the last batch read of a partition.
+    pub(crate) fn leader_epoch(&self, partition: &TopicPartition) -> Option<i32> {
+        let mine = |outcome: &&RangeOutcome| {
+            outcome.range.topic == partition.topic && outcome.range.partition == partition.partition
+        };
+        self.outcomes.iter().filter(mine).filter_map(|outcome| outcome.leader_epoch).next_back()
+    }
+}
