@@ -5,8 +5,8 @@ mod range;
 pub use range::RangeCounts;
 
 use crate::{
-    BoundFilter, DataLoss, Filter, LossKind, LostRange, OffsetRange, ReadError, ReadErrorKind, RecordWriter, Result,
-    Sink,
+    BoundFilter, DataLoss, Error, Filter, LossKind, LostRange, OffsetRange, ReadError, ReadErrorKind, RecordWriter,
+    Result, Sink,
 };
 use ottla_client::{
     Client, CompletedFetch, FetchError, FetchErrorKind, FetchTarget, Fetcher, IsolationLevel, TopicPartition,
@@ -208,10 +208,13 @@ impl<W: RecordWriter> ReadGroup<W> {
         }
         let mut readers = Vec::with_capacity(group.slots.len());
         for index in 0..group.slots.len() {
-            if let Some(slot) = group.take(index) {
-                slot.writer.finish().await?;
-                readers.push(slot.reader);
+            // Nothing may be committed for a range that ended early, whatever the reason.
+            let Some(slot) = group.take(index) else { return Err(Error::Unfinished { range: None }) };
+            if !slot.reader.is_done() {
+                return Err(Error::Unfinished { range: Some(slot.reader.range) });
             }
+            slot.writer.finish().await?;
+            readers.push(slot.reader);
         }
         Ok(readers)
     }
@@ -236,13 +239,14 @@ impl<W: RecordWriter> ReadGroup<W> {
         let (position, counts) = (reader.position, reader.counts);
         reader.note_loss(fetch);
         self.check_loss(reader)?;
-        let result = reader.read(fetch, tools, &mut slot.writer);
-        result.map_err(|source| read_error(reader, source))?;
+        let result = reader.read(fetch, tools, &mut slot.writer).map_err(|source| read_error(reader, source));
         self.progress.add(reader.position - position, counts, reader.counts);
         if reader.is_done() {
             self.fetcher.finish(index);
         }
+        // What came before a fault is good, and goes out.
         slot.writer.flush().await?;
+        result?;
         self.put(index, slot);
         Ok(())
     }
@@ -265,7 +269,7 @@ impl<W: RecordWriter> ReadGroup<W> {
                 reader.lose_rest(LossKind::Recreated, -1, -1);
                 self.check_loss(reader)?;
             }
-            source => return Err(read_error(reader, ReadErrorKind::Fetch(source)).into()),
+            source => return Err(read_error(reader, source.into()).into()),
         }
         self.progress.add(reader.position - position, reader.counts, reader.counts);
         self.put(error.target, slot);

@@ -119,9 +119,12 @@ impl RangeReader {
         Ok(())
     }
 
-    /// A log start beyond the position means that what lies between is gone. Gaps above the log start are compaction or markers.
+    /// A log start beyond the position means that what lies between is gone, unless it came all the same: the log may have been cut while
+    /// the answer was written. Gaps above the log start are compaction or markers.
     pub(super) fn note_loss(&mut self, fetch: &CompletedFetch) {
-        let log_start_offset = fetch.log_start_offset();
+        let first = RecordBatches::new(fetch.records()).next();
+        let first_offset = first.and_then(Result::ok).map_or(i64::MAX, |batch| batch.header().base_offset);
+        let log_start_offset = fetch.log_start_offset().min(first_offset);
         if log_start_offset > self.position {
             self.lose(LossKind::OutOfRange, log_start_offset, fetch.high_watermark());
         }
