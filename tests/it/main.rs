@@ -8,6 +8,7 @@ mod cases_options;
 mod cases_stream;
 mod commit;
 mod common;
+mod embedded;
 mod failover;
 mod harness;
 mod live_versions;
