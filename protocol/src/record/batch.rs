@@ -84,7 +84,7 @@ impl<'b> RecordBatch<'b> {
     }
 
     fn field_error(&self, field: &'static str, at: usize, kind: DecodeErrorKind) -> BatchError {
-        self.error(DecodeError::new(field, self.position + at, kind))
+        self.error(DecodeError::new(field, self.position.saturating_add(at), kind))
     }
 
     /// Checks the stored checksum: CRC-32C from the attributes to the end for a v2 batch, CRC-32 from the magic on for the formats
@@ -153,7 +153,7 @@ impl<'b> RecordBatch<'b> {
         }
         .map_err(|kind| self.field_error("batch.attributes", ATTRIBUTES_OLD, kind))?;
         let value = message_set::wrapper_value(self.bytes).map_err(|mut error| {
-            error.position += self.position;
+            error.position = error.position.saturating_add(self.position);
             self.error(error)
         })?;
         let inflated = if self.header.magic == 0 {

@@ -16,6 +16,8 @@ const MAGIC_AT: usize = 16;
 #[derive(Clone, Debug)]
 pub struct RecordBatches<'b> {
     run: &'b [u8],
+    /// What positions add to.
+    start: usize,
     position: usize,
     failed: bool,
 }
@@ -24,13 +26,33 @@ impl<'b> RecordBatches<'b> {
     /// The batches in `bytes`, which is what a Fetch response holds of one partition, or a log segment.
     #[inline]
     pub fn new(bytes: &'b [u8]) -> Self {
-        Self { run: bytes, position: 0, failed: false }
+        Self::starting_at(bytes, 0)
     }
 
-    /// How many bytes lie before the next batch: after the iteration, the size of all whole batches.
+    /// The batches in `bytes`, which begin at byte `position` of the run they are a part of: a segment that is read a piece at a time.
+    /// All positions, those in errors too, then count from the start of that run.
+    #[inline]
+    pub fn starting_at(bytes: &'b [u8], position: usize) -> Self {
+        Self { run: bytes, start: position, position: 0, failed: false }
+    }
+
+    /// Where the next batch begins: after the iteration, the size of all whole batches.
     #[inline]
     pub fn position(&self) -> usize {
-        self.position
+        self.start.saturating_add(self.position)
+    }
+
+    /// How many bytes more it takes until the next batch, or at least its length, is there; 0 if it is, or if there can be none after
+    /// an error. The length is a claim.
+    pub fn bytes_missing(&self) -> usize {
+        let left = self.run.get(self.position..).unwrap_or_default();
+        let needed = match Envelope::parse(left) {
+            _ if self.failed => 0,
+            None => MAGIC_AT + 1,
+            Some(Ok(envelope)) => envelope.size,
+            Some(Err(_)) => 0,
+        };
+        needed.saturating_sub(left.len())
     }
 
     /// How many bytes are left: after the iteration, the size of the cut batch at the end.
@@ -42,12 +64,9 @@ impl<'b> RecordBatches<'b> {
     #[cold]
     fn fail(&mut self, base_offset: i64, field: &'static str, at: usize, kind: DecodeErrorKind) -> BatchError {
         self.failed = true;
-        BatchError {
-            position: self.position,
-            base_offset,
-            last_offset: None,
-            source: DecodeError::new(field, self.position + at, kind),
-        }
+        let position = Self::position(self);
+        let source = DecodeError::new(field, position.saturating_add(at), kind);
+        BatchError { position, base_offset, last_offset: None, source }
     }
 }
 
@@ -82,7 +101,7 @@ impl<'b> Iterator for RecordBatches<'b> {
             let kind = DecodeErrorKind::Value { value, expected: "an offset has 64 bits" };
             return Some(Err(self.fail(envelope.base_offset, "batch.last_offset_delta", 23, kind)));
         }
-        let batch = RecordBatch::new(header, bytes, self.position);
+        let batch = RecordBatch::new(header, bytes, Self::position(self));
         self.position += envelope.size;
         Some(Ok(batch))
     }
