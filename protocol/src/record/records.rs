@@ -77,6 +77,13 @@ impl<'a> Records<'a> {
         self
     }
 
+    /// How many bytes of the section lie before the next record: after a record of a v2 batch, where it ended. Of the formats before v2
+    /// nothing is known.
+    #[inline]
+    pub fn position(&self) -> usize {
+        self.section.len() - self.rest.len()
+    }
+
     /// The fast path gave up: parse again, a field at a time.
     #[cold]
     #[inline(never)]
