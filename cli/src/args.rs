@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Lag(LagArgs),
     /// Show topics with their partitions, leaders and offsets
     Topics(TopicsArgs),
+    /// Show what is in a broker's log segments, in raw record batches, or in recorded requests and responses
+    Dump(DumpArgs),
 }
 
 #[derive(Debug, Args)]
@@ -197,6 +199,45 @@ pub(crate) struct TopicsArgs {
     /// Topics to show [default: all but Kafka's own]
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  The records of a segment, each with what its batch says:
+    ottla dump /var/lib/kafka/logs-0/00000000000000000000.log
+  Its batches:
+    ottla dump --headers-only /var/lib/kafka/logs-0/*.log
+  The batches of one producer:
+    ottla dump --headers-only 00000000000000000000.log | jq -c 'select(.producerId == 9)'
+  Recorded responses, each with the length before it:
+    ottla dump --api Fetch --version 13 --response fetch.bin
+  Recorded requests, which say their version themselves:
+    ottla dump --api ListOffsets --request requests.bin
+
+A line of JSON a record (a batch without records has none), a batch with --headers-only, or a frame with --api.
+Numbers are Kafka's: -1 is none. A last batch that is cut off, as in the segment that a broker is writing, and zeros
+after the last batch are no damage.
+Exit codes: 0 done; 1 a file is damaged or can't be read, or failed output; 2 wrong use.")]
+pub(crate) struct DumpArgs {
+    /// Segments (*.log) or raw record batches; with --api, frames
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// A line a batch, of its header alone
+    #[arg(long)]
+    pub(crate) headers_only: bool,
+    /// The files hold whole frames of this API: Fetch, ListOffsets, OffsetCommit, OffsetFetch, Metadata, …
+    #[arg(long, value_name = "API")]
+    pub(crate) api: Option<String>,
+    /// The frames' version; a response doesn't say it
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) version: Option<i16>,
+    /// The frames are requests
+    #[arg(long)]
+    pub(crate) request: bool,
+    /// The frames are responses
+    #[arg(long)]
+    pub(crate) response: bool,
 }
 
 impl Common {

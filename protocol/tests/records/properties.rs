@@ -258,6 +258,41 @@ fn every_prefix_of_a_vector_is_a_shorter_read() {
     }
 }
 
+/// As a file is read: a piece at a time, asking for what is missing.
+#[test]
+fn a_run_in_pieces_is_what_it_is_as_a_whole() {
+    let (mut runs, mut broken) = (0, 0);
+    for entry in entries(Area::Records) {
+        let run = entry.read_bin();
+        if run.len() > CHANGED_VECTOR_BYTES_MAX {
+            continue;
+        }
+        let mut batches = RecordBatches::new(&run);
+        let place = |batch: RecordBatch<'_>| (batch.position(), *batch.header());
+        let whole: Vec<_> = batches.by_ref().map(|batch| batch.map(place)).collect();
+        for piece in [1, 7, 61, 1000] {
+            let (mut pieces, mut start, mut end) = (Vec::new(), 0, 0);
+            loop {
+                let mut batches = RecordBatches::starting_at(&run[start..end], start);
+                pieces.extend(batches.by_ref().map(|batch| batch.map(place)));
+                start = RecordBatches::position(&batches);
+                let missing = batches.bytes_missing();
+                let failed = matches!(pieces.last(), Some(Err(_)));
+                assert_eq!(missing == 0, failed, "{entry}: after an error nothing is missing, else something is");
+                if failed || end == run.len() {
+                    break;
+                }
+                end = (end + missing.min(piece)).min(run.len());
+            }
+            assert_eq!(pieces, whole, "{entry} in pieces of {piece}");
+            assert_eq!(start, RecordBatches::position(&batches), "{entry} in pieces of {piece}");
+        }
+        runs += 1;
+        broken += usize::from(matches!(whole.last(), Some(Err(_))));
+    }
+    assert!(runs > 100 && broken > 5, "{runs} runs, {broken} of them broken");
+}
+
 /// Each cut of each compressed payload, with length and CRC put right: an error, or the records that are there; never more.
 #[test]
 fn every_prefix_of_a_payload_is_an_error_or_a_shorter_read() {
