@@ -95,7 +95,7 @@ impl Engine {
 
     pub(super) async fn run(mut self, mut receiver: mpsc::UnboundedReceiver<Command>) {
         let budget = self.budget.clone();
-        while self.over < self.partitions.len() {
+        loop {
             let released = budget.released();
             tokio::pin!(released);
             released.as_mut().enable();
@@ -107,6 +107,7 @@ impl Engine {
                 // Without a reader the engine is about to be stopped.
                 let _ = self.fetched.send(fetched);
             }
+            // Only now: the last thing of the last target may be an error that was handed out just above.
             if self.over == self.partitions.len() {
                 break;
             }

@@ -99,13 +99,13 @@ impl Engine {
         lane.queue.push_back(index);
     }
 
-    /// Sends what may be sent. A lane that waits for budget holds back the others, and goes first when there is some: otherwise small
-    /// requests, or those of the first broker, would take all of it for ever.
+    /// Sends what may be sent. A lane that waits for budget holds back the others, and goes first when there is some, the others after it
+    /// in a circle: otherwise small requests, or those of the first brokers, would take all of it for ever.
     pub(super) fn send_requests(&mut self, now: Instant) {
         let starved = self.starved.take();
         let mut open: Vec<LaneKey> =
             self.lanes.iter().filter(|(_, lane)| lane.has_room(now)).map(|(key, _)| *key).collect();
-        open.sort_by_key(|key| Some(*key) != starved);
+        open.sort_by_key(|key| (starved.is_some_and(|starved| *key < starved), *key));
         for key in open {
             while let Some(lane) = self.lanes.get_mut(&key)
                 && lane.has_room(now)
