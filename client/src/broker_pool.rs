@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 use tokio::time::sleep_until;
@@ -26,19 +26,35 @@ pub(crate) enum Purpose {
 
 #[derive(Debug)]
 struct Broker {
-    connections: [Option<Arc<Connection>>; 3],
+    /// Never held over an await: a live connection is found while another one is being made.
+    connections: Mutex<[Option<Arc<Connection>>; 3]>,
+    /// Held by the one task that dials.
+    dialling: tokio::sync::Mutex<Dialling>,
+}
+
+#[derive(Debug)]
+struct Dialling {
     backoff: Backoff,
     not_before: Option<Instant>,
 }
 
 impl Broker {
-    fn slot(&mut self, purpose: Purpose) -> &mut Option<Arc<Connection>> {
-        let [control, fetch, poll] = &mut self.connections;
-        match purpose {
-            Purpose::Control => control,
-            Purpose::Fetch => fetch,
-            Purpose::Poll => poll,
-        }
+    fn connections(&self) -> MutexGuard<'_, [Option<Arc<Connection>>; 3]> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn live(&self, purpose: Purpose) -> Option<Arc<Connection>> {
+        let mut connections = self.connections();
+        slot(&mut connections, purpose).as_ref().filter(|connection| !connection.is_closed()).cloned()
+    }
+}
+
+fn slot(connections: &mut [Option<Arc<Connection>>; 3], purpose: Purpose) -> &mut Option<Arc<Connection>> {
+    let [control, fetch, poll] = connections;
+    match purpose {
+        Purpose::Control => control,
+        Purpose::Fetch => fetch,
+        Purpose::Poll => poll,
     }
 }
 
@@ -49,7 +65,7 @@ type Key = (Option<NodeId>, BrokerAddress);
 pub(crate) struct BrokerPool {
     config: Arc<ClientConfig>,
     frames: Arc<FramePool>,
-    brokers: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<Broker>>>>,
+    brokers: Mutex<HashMap<Key, Arc<Broker>>>,
 }
 
 impl BrokerPool {
@@ -57,11 +73,12 @@ impl BrokerPool {
         Self { config, frames, brokers: Mutex::default() }
     }
 
-    fn broker(&self, name: &BrokerName) -> Arc<tokio::sync::Mutex<Broker>> {
+    fn broker(&self, name: &BrokerName) -> Arc<Broker> {
         let mut brokers = self.brokers.lock().unwrap_or_else(PoisonError::into_inner);
         let broker = brokers.entry((name.node_id, name.address.clone())).or_insert_with(|| {
             let backoff = Backoff::new(self.config.reconnect_backoff, self.config.reconnect_backoff_max);
-            Arc::new(tokio::sync::Mutex::new(Broker { connections: [None, None, None], backoff, not_before: None }))
+            let dialling = tokio::sync::Mutex::new(Dialling { backoff, not_before: None });
+            Arc::new(Broker { connections: Mutex::new([None, None, None]), dialling })
         });
         broker.clone()
     }
@@ -71,28 +88,29 @@ impl BrokerPool {
     /// The caller bounds the time; a call that is dropped leaves the pool as it was.
     pub(crate) async fn get(&self, name: &BrokerName, purpose: Purpose) -> Result<Arc<Connection>, Error> {
         let broker = self.broker(name);
-        let mut broker = broker.lock().await;
-        if let Some(connection) = broker.slot(purpose).as_ref().filter(|connection| !connection.is_closed()) {
-            return Ok(connection.clone());
+        if let Some(connection) = broker.live(purpose) {
+            return Ok(connection);
         }
-        if let Some(not_before) = broker.not_before {
+        let mut dialling = broker.dialling.lock().await;
+        // Whoever dialled before may have made it.
+        if let Some(connection) = broker.live(purpose) {
+            return Ok(connection);
+        }
+        if let Some(not_before) = dialling.not_before {
             sleep_until(not_before.into()).await;
         }
         // Noted before the attempt, so that an attempt which the caller gives up counts as well.
-        let pause = pause(&mut broker.backoff);
-        broker.not_before = Some(Instant::now() + pause);
+        let pause = pause(&mut dialling.backoff);
+        dialling.not_before = Some(Instant::now() + pause);
         let connection = Arc::new(Connection::open(&self.config, name.clone(), self.frames.clone()).await?);
-        broker.backoff.reset();
-        broker.not_before = None;
-        *broker.slot(purpose) = Some(connection.clone());
+        dialling.backoff.reset();
+        dialling.not_before = None;
+        *slot(&mut broker.connections(), purpose) = Some(connection.clone());
         Ok(connection)
     }
 
     /// Whether a connection of this kind is up, without making one.
     pub(crate) fn is_connected(&self, name: &BrokerName, purpose: Purpose) -> bool {
-        let broker = self.broker(name);
-        broker
-            .try_lock()
-            .is_ok_and(|mut broker| broker.slot(purpose).as_ref().is_some_and(|connection| !connection.is_closed()))
+        self.broker(name).live(purpose).is_some()
     }
 }

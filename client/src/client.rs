@@ -1,7 +1,7 @@
 //! The client itself: what all calls share, and the loop that tries them until they succeed or their time is over.
 
 use crate::{
-    ClientConfig, Error, Result, TopicPartition,
+    ClientConfig, ConnectError, Error, Result, TopicPartition,
     broker_pool::{BrokerPool, Purpose},
     cluster::Cluster,
     config::BOOTSTRAP_TIMEOUT,
@@ -71,9 +71,25 @@ impl Client {
         self.shared.cluster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The control connection of the partition's leader; metadata is asked first if the leader is not known.
-    pub(crate) async fn control(&self, broker: &crate::BrokerName) -> Result<Arc<Connection>> {
-        self.shared.pool.get(broker, Purpose::Control).await
+    /// The control connection to a broker, within the deadline.
+    pub(crate) async fn control(&self, broker: &crate::BrokerName, deadline: Deadline) -> Result<Arc<Connection>> {
+        self.connection(broker, Purpose::Control, deadline.left()).await
+    }
+
+    /// A connection to a broker, within `limit`.
+    pub(crate) async fn connection(
+        &self,
+        broker: &crate::BrokerName,
+        purpose: Purpose,
+        limit: Duration,
+    ) -> Result<Arc<Connection>> {
+        match tokio::time::timeout(limit, self.shared.pool.get(broker, purpose)).await {
+            Ok(result) => result,
+            Err(_) => {
+                let source = ConnectError::Timeout { after: limit, attempts: Vec::new() };
+                Err(Error::Connect { broker: broker.clone().into(), source })
+            }
+        }
     }
 
     /// The default limit of a call.
@@ -122,16 +138,10 @@ impl Deadline {
         }
     }
 
-    /// Runs `call` until it ends or the deadline comes; then the error is `timed_out()`.
-    pub(crate) async fn bound<T>(
-        &self,
-        call: impl Future<Output = Result<T>>,
-        timed_out: impl FnOnce() -> Error,
-    ) -> Result<T> {
-        match tokio::time::timeout(self.left(), call).await {
-            Ok(result) => result,
-            Err(_) => Err(timed_out()),
-        }
+    /// A deadline that comes no later than this one, and at most `limit` from now.
+    pub(crate) fn within(&self, limit: Duration) -> Self {
+        let limit = limit.min(self.left());
+        Self::after(limit)
     }
 }
 

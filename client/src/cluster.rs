@@ -46,6 +46,13 @@ pub(crate) struct TopicAnswer {
     pub(crate) leaderless: bool,
 }
 
+impl TopicAnswer {
+    /// What is taken for the answer about a topic that an answer leaves out.
+    pub(crate) fn unknown(name: &str) -> Self {
+        Self { name: name.to_owned(), code: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, leaderless: false }
+    }
+}
+
 impl Cluster {
     /// Takes an answer in, and says what it held of each topic. Of a topic whose id did not change, a partition's older leader epoch is
     /// ignored: a late answer must not move it back to a former leader.

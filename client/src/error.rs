@@ -50,7 +50,7 @@ pub enum Error {
     #[error("{broker} can't be reached")]
     Connect {
         /// Which broker.
-        broker: BrokerName,
+        broker: Box<BrokerName>,
         /// Why.
         source: ConnectError,
     },
@@ -68,7 +68,7 @@ pub enum Error {
         /// The version it was asked in.
         version: i16,
         /// The broker asked.
-        broker: BrokerName,
+        broker: Box<BrokerName>,
         /// Why.
         source: RequestError,
     },
@@ -78,7 +78,7 @@ pub enum Error {
         /// The API.
         api: ApiKey,
         /// The broker.
-        broker: BrokerName,
+        broker: Box<BrokerName>,
         /// The broker's versions, as text.
         theirs: String,
         /// This client's versions.
@@ -92,9 +92,39 @@ pub enum Error {
         /// The topic, partition or group that the answer is about.
         subject: String,
         /// The broker asked.
-        broker: BrokerName,
+        broker: Box<BrokerName>,
         /// Its answer.
         code: ErrorCode,
+    },
+    /// An answer without error, and without a word about something that was asked.
+    #[error("the answer of {broker} to {api} leaves out {subject}")]
+    Unanswered {
+        /// The API asked.
+        api: ApiKey,
+        /// The partition that is missing.
+        subject: String,
+        /// The broker asked.
+        broker: Box<BrokerName>,
+    },
+    /// A fetch was answered with OFFSET_OUT_OF_RANGE although the log, asked for its bounds, holds the offset.
+    #[error(
+        "the leader of {partition} has no offset {offset}, although it says that the log holds [{log_start_offset}, {log_end_offset})"
+    )]
+    OutOfRange {
+        /// The partition.
+        partition: TopicPartition,
+        /// What was to be fetched.
+        offset: i64,
+        /// The log's first offset.
+        log_start_offset: i64,
+        /// The log's end, exclusive.
+        log_end_offset: i64,
+    },
+    /// A partition without a leader: none of its replicas is up, or an election is going on.
+    #[error("{partition} has no leader")]
+    Leaderless {
+        /// The partition.
+        partition: TopicPartition,
     },
     /// A topic that no broker knows.
     #[error("topic '{topic}' does not exist")]
@@ -138,11 +168,23 @@ impl Error {
     /// Whether the same call may succeed later without anyone changing anything.
     pub fn is_retriable(&self) -> bool {
         match self {
-            Self::Connect { .. } | Self::UnknownBroker { .. } => true,
+            Self::Connect { .. }
+            | Self::UnknownBroker { .. }
+            | Self::Unanswered { .. }
+            | Self::Leaderless { .. }
+            | Self::OutOfRange { .. } => true,
             Self::Request { source, .. } => source.is_retriable(),
             Self::Broker { code, .. } => code.is_retriable(),
             _ => false,
         }
+    }
+
+    /// The error of a client without a single address.
+    pub(crate) fn no_broker(config: &crate::ClientConfig) -> Self {
+        let element = config.bootstrap_servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let address = BrokerAddress { host: element, port: 0 };
+        let broker = BrokerName { node_id: None, address, advertised_by: None };
+        Self::Connect { broker: broker.into(), source: ConnectError::Dial { attempts: Vec::new() } }
     }
 
     /// The error code at the end of the chain, if a broker answered with one.

@@ -1,17 +1,23 @@
 //! Asking for metadata: of the topics that are needed, from any broker that answers.
 
 use crate::{
-    BrokerName, Client, ConnectError, Error, Result, Topic, broker_pool::Purpose, client::Deadline,
-    cluster::TopicAnswer, retry::pause,
+    BrokerName, Client, Error, Result, Topic, broker_pool::Purpose, client::Deadline, cluster::TopicAnswer,
+    retry::pause,
 };
 use ottla_protocol::{
     ErrorCode,
     message::{MetadataRequest, MetadataRequestTopic},
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// While others wait to be asked, a broker that keeps silent gets this long.
 const NEXT_BROKER_AFTER: Duration = Duration::from_secs(3);
+
+/// For how long a topic that no broker knows is asked for again.
+const UNKNOWN_TOPIC_LIMIT: Duration = Duration::from_secs(2);
 
 /// Which topics a metadata request is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,13 +62,21 @@ impl Client {
     /// [`Error::UnknownTopic`] for a topic that does not exist, [`Error::Broker`] for one that is not allowed or has an impossible name,
     /// [`Error::DeadlineExceeded`] when the cluster does not answer.
     pub async fn topics(&self, names: &[String]) -> Result<BTreeMap<String, Topic>> {
-        let deadline = self.api_deadline();
+        self.topics_until(names, self.api_deadline()).await
+    }
+
+    pub(crate) async fn topics_until(&self, names: &[String], deadline: Deadline) -> Result<BTreeMap<String, Topic>> {
         let selection = TopicSelection::Named(names.to_vec());
         let mut backoff = self.retry_backoff();
         // Brokers learn of a new topic one after the other: unknown is believed when it stays so for a moment.
-        let unknown_until = Deadline::after(Duration::from_secs(2).min(self.config().default_api_timeout));
+        let unknown_until = deadline.within(UNKNOWN_TOPIC_LIMIT.min(deadline.left() / 2));
         loop {
-            let (broker, answers) = self.refresh_metadata(&selection, deadline).await?;
+            let (broker, mut answers) = self.refresh_metadata(&selection, deadline).await?;
+            // What the answer leaves out is not there either.
+            let answered: BTreeSet<&str> = answers.iter().map(|answer| answer.name.as_str()).collect();
+            let left_out: Vec<&String> = names.iter().filter(|name| !answered.contains(name.as_str())).collect();
+            let left_out: Vec<TopicAnswer> = left_out.into_iter().map(|name| TopicAnswer::unknown(name)).collect();
+            answers.extend(left_out);
             let Some(bad) = answers.iter().find(|answer| !answer.code.is_none() || answer.leaderless) else {
                 let cluster = self.cluster();
                 return Ok(names
@@ -100,10 +114,10 @@ impl Client {
 
     fn topic_error(&self, broker: &BrokerName, answer: &TopicAnswer, code: ErrorCode) -> Error {
         let subject = format!("topic '{}'", answer.name);
-        Error::Broker { api: ottla_protocol::ApiKey::METADATA, subject, broker: broker.clone(), code }
+        Error::Broker { api: ottla_protocol::ApiKey::METADATA, subject, broker: broker.clone().into(), code }
     }
 
-    /// Asks the brokers in turn until one answers.
+    /// Asks the brokers in turn until one answers. An answer that no retry can better counts when no other broker gives a better one.
     pub(crate) async fn refresh_metadata(
         &self,
         topics: &TopicSelection,
@@ -113,35 +127,45 @@ impl Client {
         let mut backoff = self.retry_backoff();
         loop {
             let candidates = self.metadata_candidates();
-            let mut last = None;
+            let (mut last, mut hopeless) = (None, None);
             for (i, broker) in candidates.iter().enumerate() {
                 let more = i + 1 < candidates.len();
-                let limit = if more { deadline.left().min(NEXT_BROKER_AFTER) } else { deadline.left() };
-                let asked = async {
-                    let connection = self.control(broker).await?;
-                    connection.call(&request, self.config().request_timeout).await
-                };
-                let error = match tokio::time::timeout(limit, asked).await {
-                    Ok(Ok(response)) => {
-                        let answers = self.cluster().update(&response, &broker.address);
-                        return Ok((broker.clone(), answers));
-                    }
-                    Ok(Err(error)) if error.is_retriable() => error,
-                    Ok(Err(error)) => return Err(error),
-                    Err(_) => {
-                        let source = ConnectError::Timeout { after: limit, attempts: Vec::new() };
-                        Error::Connect { broker: broker.clone(), source }
-                    }
-                };
-                last = Some(error);
+                let limit = if more { deadline.within(NEXT_BROKER_AFTER) } else { deadline };
+                match self.ask_metadata(broker, &request, limit).await {
+                    Ok(answers) => return Ok((broker.clone(), answers)),
+                    Err(error) if error.is_retriable() => last = Some(error),
+                    Err(error) => hopeless = Some(error),
+                }
                 if deadline.left().is_zero() {
                     break;
                 }
             }
-            // The candidates hold at least the bootstrap servers, so there was a failure.
-            let Some(last) = last else { continue };
-            deadline.pause(pause(&mut backoff), || topics.what(), last).await?;
+            let Some(last) = last else {
+                // The candidates hold at least the bootstrap servers.
+                return Err(hopeless.unwrap_or_else(|| Error::no_broker(self.config())));
+            };
+            deadline.pause(pause(&mut backoff), || topics.what(), hopeless.unwrap_or(last)).await?;
         }
+    }
+
+    async fn ask_metadata(
+        &self,
+        broker: &BrokerName,
+        request: &MetadataRequest,
+        deadline: Deadline,
+    ) -> Result<Vec<TopicAnswer>> {
+        let connection = self.control(broker, deadline).await?;
+        let response = connection.call(request, deadline).await?;
+        // A broker that has just started knows no brokers yet, not even itself.
+        let code = if response.brokers.is_empty() { ErrorCode::BROKER_NOT_AVAILABLE } else { ErrorCode::NONE };
+        let code = if response.error_code.is_none() { code } else { response.error_code };
+        // REBOOTSTRAP_REQUIRED (KIP-1102) comes from a broker of another cluster: the next candidate is asked.
+        let code = if code == ErrorCode::REBOOTSTRAP_REQUIRED { ErrorCode::BROKER_NOT_AVAILABLE } else { code };
+        if !code.is_none() {
+            let (subject, broker) = ("the cluster".to_owned(), broker.clone().into());
+            return Err(Error::Broker { api: ottla_protocol::ApiKey::METADATA, subject, broker, code });
+        }
+        Ok(self.cluster().update(&response, &broker.address))
     }
 
     /// Brokers with a live connection, then the others that metadata named, then the bootstrap servers: when all known brokers were

@@ -128,11 +128,12 @@ impl ProcessedBatch {
         &self.topic_ids
     }
 
-    /// The leader epoch of the last batch read of a partition.
-    pub(crate) fn leader_epoch(&self, partition: &TopicPartition) -> Option<i32> {
-        let mine = |outcome: &&RangeOutcome| {
-            outcome.range.topic == partition.topic && outcome.range.partition == partition.partition
+    /// The leader epoch of the last batch read of each partition, where it had one.
+    pub(crate) fn leader_epochs(&self) -> BTreeMap<TopicPartition, i32> {
+        let epoch = |outcome: &RangeOutcome| {
+            Some((TopicPartition::new(outcome.range.topic.clone(), outcome.range.partition), outcome.leader_epoch?))
         };
-        self.outcomes.iter().filter(mine).filter_map(|outcome| outcome.leader_epoch).next_back()
+        // Pieces of one partition come in the order of their offsets: the last one stays.
+        self.outcomes.iter().filter_map(epoch).collect()
     }
 }

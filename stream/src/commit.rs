@@ -29,6 +29,7 @@ impl ProcessedBatch {
             return Ok(CommitOutcome::default());
         }
         let stored = client.committed_offsets(group, Some(&partitions)).await?;
+        let leader_epochs = self.leader_epochs();
         let mut outcome = CommitOutcome::default();
         let mut offsets = BTreeMap::new();
         for (partition, offset) in self.offsets_to_commit() {
@@ -41,7 +42,7 @@ impl ProcessedBatch {
             }
             let id = topic_id.map(|id| format!(" topic_id={id}")).unwrap_or_default();
             let metadata = format!("ottla/1 batch={} query={query_id}{id}", self.batch_id());
-            let leader_epoch = self.leader_epoch(partition);
+            let leader_epoch = leader_epochs.get(partition).copied();
             offsets.insert(
                 partition.clone(),
                 OffsetAndMetadata { offset: *offset, leader_epoch, metadata: Some(metadata) },

@@ -28,10 +28,16 @@ pub enum Error {
     Client(#[from] ottla_client::Error),
     /// A range could not be read.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(Box<ReadError>),
     /// Records that were to be read are gone.
     #[error(transparent)]
     DataLoss(#[from] DataLoss),
+    /// The read came to its end without having read everything, which is a fault of this program.
+    #[error("the read of {} ended early", .range.as_ref().map_or_else(|| "a range".to_owned(), ToString::to_string))]
+    Unfinished {
+        /// Which range, if that is known.
+        range: Option<OffsetRange>,
+    },
     /// The output failed.
     #[error(transparent)]
     Sink(#[from] SinkError),
@@ -43,6 +49,12 @@ pub enum Error {
         /// The partitions, and what the coordinator said.
         refused: Vec<(TopicPartition, ErrorCode)>,
     },
+}
+
+impl From<ReadError> for Error {
+    fn from(error: ReadError) -> Self {
+        Self::Read(Box::new(error))
+    }
 }
 
 impl Error {
@@ -61,6 +73,7 @@ impl Error {
                 ReadErrorKind::Fetch(_) => "FETCH_FAILED",
             },
             Self::DataLoss(loss) => loss.condition(),
+            Self::Unfinished { .. } => "READ_UNFINISHED",
             Self::Sink(_) => "SINK_FAILED",
             Self::Commit { .. } => "COMMIT_FAILED",
         }
@@ -92,7 +105,7 @@ pub enum ReadErrorKind {
     Batch(#[from] BatchError),
     /// Nothing to read, or nobody to read from.
     #[error(transparent)]
-    Fetch(FetchErrorKind),
+    Fetch(#[from] FetchErrorKind),
 }
 
 /// The output failed.

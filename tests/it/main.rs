@@ -1,5 +1,17 @@
 //! The integration tests: one module a subject, one binary.
 
+mod bad_input;
+mod cases_decoding;
+mod cases_network;
+mod cases_offsets;
+mod cases_options;
+mod cases_stream;
+mod commit;
+mod common;
 mod embedded;
+mod failover;
 mod harness;
+mod live_versions;
+mod older_brokers;
+mod read_equals_java;
 mod tidy;

@@ -211,6 +211,23 @@ impl RunningOttla {
         }
     }
 
+    /// Waits until it has written so many bytes to stdout.
+    ///
+    /// # Panics
+    /// When it ends, or its time does, before that.
+    #[track_caller]
+    pub fn await_stdout(&self, bytes: usize) {
+        loop {
+            let over = self.stdout.ended() || Instant::now() > self.deadline;
+            if self.stdout.len() >= bytes {
+                return;
+            }
+            let stderr = String::from_utf8_lossy(&self.stderr.so_far()).into_owned();
+            assert!(!over, "ottla {:?} never wrote {bytes} bytes to stdout: {stderr}", self.args);
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Waits for its end.
     ///
     /// # Panics

@@ -170,6 +170,10 @@ impl Captured {
         lock(&self.bytes).clone()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.bytes).len()
+    }
+
     pub(crate) fn ended(&self) -> bool {
         self.reader.is_finished()
     }

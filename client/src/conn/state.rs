@@ -44,15 +44,14 @@ impl<T> State<T> {
             return Err(RequestError::Correlation { expected: self.due(), found: -1 });
         };
         let found = i32::from_be_bytes(*id);
-        match self.in_flight.pop_front() {
-            Some(request) if request.correlation_id == found => {
-                self.answered = true;
-                Ok(request.answer_to)
-            }
-            other => {
-                Err(RequestError::Correlation { expected: other.map_or(-1, |request| request.correlation_id), found })
-            }
+        // A request that is not the one answered stays, to be told so.
+        if self.in_flight.front().is_some_and(|request| request.correlation_id == found)
+            && let Some(request) = self.in_flight.pop_front()
+        {
+            self.answered = true;
+            return Ok(request.answer_to);
         }
+        Err(RequestError::Correlation { expected: self.due(), found })
     }
 
     fn due(&self) -> i32 {

@@ -1,7 +1,7 @@
 //! The only file that awaits a socket: one task a connection, which owns it and its [`State`], and the handle that others hold.
 
 use super::{Frame, FramePool, frame_reader::FrameReader, state::State, transport::dial};
-use crate::{BrokerName, ClientConfig, ConnectError, Error, RequestError, throttle::Throttled};
+use crate::{BrokerName, ClientConfig, ConnectError, Error, RequestError, client::Deadline, throttle::Throttled};
 use bytes::{Buf, BytesMut};
 use ottla_protocol::{
     ApiKey, ErrorCode, Message, Request, VersionRange, decode_response, encode_request,
@@ -27,9 +27,10 @@ type AnswerTo = oneshot::Sender<Result<Frame, RequestError>>;
 pub(crate) type PendingAnswer = oneshot::Receiver<Result<Frame, RequestError>>;
 
 #[derive(Debug)]
-enum Command {
-    Send { frame: BytesMut, timeout: Duration, answer_to: AnswerTo },
-    Throttle(Duration),
+struct Command {
+    frame: BytesMut,
+    timeout: Duration,
+    answer_to: AnswerTo,
 }
 
 /// A handle of a live connection. When all are dropped, the connection is closed.
@@ -37,20 +38,32 @@ enum Command {
 pub(crate) struct Connection {
     broker: BrokerName,
     client_id: String,
+    request_timeout: Duration,
     versions: BTreeMap<ApiKey, VersionRange>,
     commands: mpsc::Sender<Command>,
+    /// A way of its own, past the requests that wait to be written.
+    throttles: mpsc::UnboundedSender<Duration>,
 }
 
 impl Connection {
     /// Dials `broker` and learns its versions.
     pub(crate) async fn open(config: &ClientConfig, broker: BrokerName, pool: Arc<FramePool>) -> Result<Self, Error> {
         let start = Instant::now();
-        let stream =
-            dial(config, &broker.address).await.map_err(|source| Error::Connect { broker: broker.clone(), source })?;
+        let stream = dial(config, &broker.address)
+            .await
+            .map_err(|source| Error::Connect { broker: broker.clone().into(), source })?;
         let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
+        let (throttles, throttle_receiver) = mpsc::unbounded_channel();
         let reader = FrameReader::new(pool, config.frame_bytes_max);
-        tokio::spawn(run(stream, reader, receiver));
-        let mut connection = Self { broker, client_id: config.client_id.clone(), versions: BTreeMap::new(), commands };
+        tokio::spawn(run(stream, reader, receiver, throttle_receiver));
+        let mut connection = Self {
+            broker,
+            client_id: config.client_id.clone(),
+            request_timeout: config.request_timeout,
+            versions: BTreeMap::new(),
+            commands,
+            throttles,
+        };
         // A peer that accepts and says nothing is as good as one that can't be reached: the limit is that of the set-up, not of a request.
         let limit = config.socket_connection_setup_timeout.saturating_sub(start.elapsed());
         match timeout(limit, connection.negotiate(limit)).await {
@@ -58,7 +71,7 @@ impl Connection {
             Err(_) => {
                 let source =
                     ConnectError::Timeout { after: config.socket_connection_setup_timeout, attempts: Vec::new() };
-                return Err(Error::Connect { broker: connection.broker, source });
+                return Err(Error::Connect { broker: connection.broker.into(), source });
             }
         }
         Ok(connection)
@@ -87,7 +100,7 @@ impl Connection {
             return Err(Error::Broker {
                 api: ApiKey::API_VERSIONS,
                 subject: "the connection".to_owned(),
-                broker: self.broker.clone(),
+                broker: self.broker.clone().into(),
                 code: response.error_code,
             });
         }
@@ -111,38 +124,48 @@ impl Connection {
         let theirs = self.versions.get(&R::API_KEY).copied();
         theirs.and_then(|theirs| theirs.newest_common(ours)).ok_or_else(|| Error::UnsupportedVersion {
             api: R::API_KEY,
-            broker: self.broker.clone(),
+            broker: self.broker.clone().into(),
             theirs: theirs.map_or("no version".to_owned(), |range| format!("versions {} to {}", range.min, range.max)),
             ours,
         })
     }
 
-    /// Sends `request` in the newest common version and waits for its answer.
-    pub(crate) async fn call<R>(&self, request: &R, limit: Duration) -> Result<R::Response, Error>
+    /// Sends `request` in the newest common version and waits for its answer, for `request.timeout.ms` or until the deadline.
+    pub(crate) async fn call<R>(&self, request: &R, deadline: Deadline) -> Result<R::Response, Error>
     where
         R: Request,
         R::Response: Throttled,
     {
-        self.call_version(request, self.version::<R>(i16::MAX)?, limit).await
+        self.call_version(request, self.version::<R>(i16::MAX)?, deadline).await
     }
 
-    /// Sends `request` in `version` and waits for its answer.
-    pub(crate) async fn call_version<R>(&self, request: &R, version: i16, limit: Duration) -> Result<R::Response, Error>
+    /// Sends `request` in `version` and waits for its answer, for `request.timeout.ms` or until the deadline. A deadline that passes
+    /// leaves the connection as it is: the answer may come yet, and is dropped then.
+    pub(crate) async fn call_version<R>(
+        &self,
+        request: &R,
+        version: i16,
+        deadline: Deadline,
+    ) -> Result<R::Response, Error>
     where
         R: Request,
         R::Response: Throttled,
     {
-        let frame = self.exchange(request, version, limit).await?;
+        let left = deadline.left();
+        let Ok(frame) = timeout(left, self.exchange(request, version, self.request_timeout)).await else {
+            return Err(self.failed::<R>(version, RequestError::Timeout { after: left }));
+        };
+        let frame = frame?;
         let response = self.decode::<R>(version, &frame)?;
-        self.throttle(response.throttle_time_ms()).await;
+        self.throttle(response.throttle_time_ms());
         Ok(response)
     }
 
     /// Sends nothing for as long as the broker asked (KIP-219).
-    pub(crate) async fn throttle(&self, throttle_time_ms: i32) {
+    pub(crate) fn throttle(&self, throttle_time_ms: i32) {
         if let Ok(ms @ 1..) = u64::try_from(throttle_time_ms) {
             // A closed connection needs no throttle.
-            let _ = self.commands.send(Command::Throttle(Duration::from_millis(ms))).await;
+            let _ = self.throttles.send(Duration::from_millis(ms));
         }
     }
 
@@ -185,7 +208,7 @@ impl Connection {
         encode_request(version, 0, Some(&self.client_id), request, &mut frame)
             .map_err(|source| self.failed::<R>(version, source.into()))?;
         let (answer_to, answer) = oneshot::channel();
-        Ok((Command::Send { frame, timeout, answer_to }, answer))
+        Ok((Command { frame, timeout, answer_to }, answer))
     }
 
     /// Reads an answer to `R`.
@@ -196,7 +219,7 @@ impl Connection {
     }
 
     fn failed<R: Request>(&self, version: i16, source: RequestError) -> Error {
-        Error::Request { api: R::API_KEY, version, broker: self.broker.clone(), source }
+        Error::Request { api: R::API_KEY, version, broker: self.broker.clone().into(), source }
     }
 }
 
@@ -209,18 +232,21 @@ fn versions_of(response: &ApiVersionsResponse) -> BTreeMap<ApiKey, VersionRange>
 }
 
 /// Moves bytes until the socket fails, the other side closes, or nobody holds the handle and nothing is out.
-async fn run(mut stream: TcpStream, mut reader: FrameReader, mut commands: mpsc::Receiver<Command>) {
+async fn run(
+    mut stream: TcpStream,
+    mut reader: FrameReader,
+    mut commands: mpsc::Receiver<Command>,
+    mut throttles: mpsc::UnboundedReceiver<Duration>,
+) {
     let mut state = State::<AnswerTo>::new();
-    let error = pump(&mut stream, &mut reader, &mut commands, &mut state).await;
+    let error = pump(&mut stream, &mut reader, &mut commands, &mut throttles, &mut state).await;
     commands.close();
     for answer_to in state.into_unanswered() {
         // Whoever asked may have gone.
         let _ = answer_to.send(Err(error.clone()));
     }
     while let Some(command) = commands.recv().await {
-        if let Command::Send { answer_to, .. } = command {
-            let _ = answer_to.send(Err(error.clone()));
-        }
+        let _ = command.answer_to.send(Err(error.clone()));
     }
 }
 
@@ -228,11 +254,16 @@ async fn pump(
     stream: &mut TcpStream,
     reader: &mut FrameReader,
     commands: &mut mpsc::Receiver<Command>,
+    throttles: &mut mpsc::UnboundedReceiver<Duration>,
     state: &mut State<AnswerTo>,
 ) -> RequestError {
     let (mut read, mut write) = stream.split();
     let mut out = BytesMut::new();
     loop {
+        // Before anything is written: whoever saw the throttle may have sent a request after it.
+        while let Ok(duration) = throttles.try_recv() {
+            state.throttle(Instant::now(), duration);
+        }
         let muted_until = state.muted_until(Instant::now());
         let wake_at = state.poll_timeout();
         tokio::select! {
@@ -253,7 +284,7 @@ async fn pump(
             }
             // One frame is written before the next is taken, so that what waits is bounded by the channel.
             command = commands.recv(), if !out.has_remaining() => match command {
-                Some(Command::Send { mut frame, timeout, answer_to }) => {
+                Some(Command { mut frame, timeout, answer_to }) => {
                     let id = state.send(Instant::now(), timeout, answer_to);
                     // Behind the length, the API key and the version: the correlation id.
                     if let Some(place) = frame.get_mut(8..12) {
@@ -261,9 +292,9 @@ async fn pump(
                     }
                     out = frame;
                 }
-                Some(Command::Throttle(duration)) => state.throttle(Instant::now(), duration),
                 None => return RequestError::Closed { on_first_request: false },
             },
+            Some(duration) = throttles.recv() => state.throttle(Instant::now(), duration),
             () = async { sleep_until(muted_until.unwrap_or_else(Instant::now).into()).await }, if muted_until.is_some() => {}
             () = async { sleep_until(wake_at.unwrap_or_else(Instant::now).into()).await }, if wake_at.is_some() => {
                 if let Err(error) = state.handle_timeout(Instant::now()) {

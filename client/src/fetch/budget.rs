@@ -29,6 +29,11 @@ impl Budget {
         Some(Reservation { budget: self.clone(), bytes })
     }
 
+    /// The most that is held at one time.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Wakes when bytes come back. Create the future before trying to reserve.
     pub(crate) fn released(&self) -> tokio::sync::futures::Notified<'_> {
         self.released.notified()

@@ -1,6 +1,6 @@
 //! One partition's part of a fetch answer, on its way to a decoder.
 
-use super::{budget::Reservation, engine::Command};
+use super::{budget::Reservation, fetcher::Command};
 use crate::{TopicPartition, conn::Frame};
 use bytes::Bytes;
 use ottla_protocol::message::AbortedTransaction;

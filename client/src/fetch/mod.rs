@@ -1,17 +1,22 @@
 //! The fetch engine: many partitions, few requests, and the next request out before anything of the last answer is decoded.
 //!
-//! [`engine`] is the loop, [`partition`] one partition's state (pure), [`request`] builds requests and reads answers, [`budget`] bounds the
-//! bytes held, [`completed`] is what decoders get.
+//! [`fetcher`] is the reader's side, [`engine`] the loop, which owns all state and is split by subject: [`routing`] finds leaders, [`lanes`]
+//! sends requests, [`answers`] says what came back means. [`partition`] is one partition's state (pure), [`request`] builds requests and
+//! finds out what an answer is about, [`budget`] bounds the bytes held, [`completed`] is what decoders get.
 
+mod answers;
 mod budget;
 mod completed;
 mod engine;
+mod fetcher;
+mod lanes;
 mod partition;
 mod request;
+mod routing;
 
 pub(crate) use budget::Budget;
 pub use completed::CompletedFetch;
-pub use engine::Fetcher;
+pub use fetcher::Fetcher;
 
 use crate::{Error, TopicPartition};
 use ottla_protocol::{Uuid, record::BatchError};
@@ -89,5 +94,5 @@ pub enum FetchErrorKind {
     Batch(BatchError),
     /// The broker could not be asked, or refused.
     #[error(transparent)]
-    Client(Error),
+    Client(#[from] Error),
 }

@@ -29,6 +29,8 @@ const HELD_MAX: usize = 2;
 pub(super) struct PartitionState {
     pub(super) target: FetchTarget,
     pub(super) index: usize,
+    /// The same number for all ranges of one partition.
+    pub(super) partition_number: usize,
     /// The next offset to ask for: a hint from batch headers, until decoders have checked the batches' checksums.
     pub(super) fetch_offset: i64,
     pub(super) known_end: i64,
@@ -44,13 +46,16 @@ pub(super) struct PartitionState {
     failing_since: Option<Instant>,
     /// Since when nothing came though it was asked for.
     idle_since: Option<Instant>,
+    /// Whether a broker's word of a new leader was followed since something came: only the first is, without a pause.
+    pub(super) followed_hint: bool,
 }
 
 impl PartitionState {
-    pub(super) fn new(index: usize, target: FetchTarget, backoff: Backoff) -> Self {
+    pub(super) fn new(index: usize, partition_number: usize, target: FetchTarget, backoff: Backoff) -> Self {
         let status = if target.from_offset >= target.until_offset { Status::Finished } else { Status::Ready };
         Self {
             index,
+            partition_number,
             fetch_offset: target.from_offset,
             known_end: target.known_end,
             target,
@@ -63,12 +68,18 @@ impl PartitionState {
             backoff,
             failing_since: None,
             idle_since: None,
+            followed_hint: false,
         }
     }
 
     /// Whether a request for it may go out.
     pub(super) fn may_fetch(&self) -> bool {
         self.status == Status::Ready && self.waiting.len() + usize::from(self.delivered) < HELD_MAX
+    }
+
+    /// It is in a request now.
+    pub(super) fn in_flight(&mut self) {
+        self.status = Status::InFlight;
     }
 
     /// Whether the broker has data for it now, as far as is known.
@@ -87,38 +98,57 @@ impl PartitionState {
         self.known_end = log_end;
         self.failing_since = None;
         self.idle_since = None;
+        self.followed_hint = false;
         self.backoff.reset();
         self.status = if next_offset >= self.target.until_offset { Status::Finished } else { Status::Ready };
     }
 
-    /// An answer held nothing for it. Returns how long that has been so, if it is too long.
-    pub(super) fn nothing_came(&mut self, now: Instant, log_end: i64, limit: Duration) -> Option<Duration> {
+    /// An answer held nothing for it. Returns how long that has been so, if it is too long. `crowded` says that others took the room, which
+    /// tells nothing about this one.
+    pub(super) fn nothing_came(
+        &mut self,
+        now: Instant,
+        log_end: i64,
+        limit: Duration,
+        crowded: bool,
+    ) -> Option<Duration> {
         self.known_end = log_end;
         self.failing_since = None;
+        self.followed_hint = false;
+        self.backoff.reset();
         self.status = Status::Ready;
+        if crowded {
+            return None;
+        }
         let idle = now.saturating_duration_since(*self.idle_since.get_or_insert(now));
         (self.target.until_offset != i64::MAX && idle >= limit).then_some(idle)
     }
 
-    /// A try failed. Returns the pause before the next, or the error when tries went on for longer than `limit`.
+    /// What is left of `limit` for tries, if they fail.
+    pub(super) fn time_left(&self, now: Instant, limit: Duration) -> Duration {
+        let spent = self.failing_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        limit.saturating_sub(spent)
+    }
+
+    /// A try that began at `began` failed. Returns the pause before the next, or the error when that would come after `limit`, counted from
+    /// the first try that failed.
     pub(super) fn failed(
         &mut self,
+        began: Instant,
         now: Instant,
         error: Error,
         limit: Duration,
         rng: &mut impl rand::Rng,
     ) -> Result<Duration, FetchErrorKind> {
-        let since = *self.failing_since.get_or_insert(now);
-        if now.saturating_duration_since(since) >= limit {
+        let since = *self.failing_since.get_or_insert(began.min(now));
+        let pause = self.backoff.next(rng);
+        if pause >= self.time_left(now, limit) {
             let what = format!("fetching {}", self.target.partition);
-            return Err(FetchErrorKind::Client(Error::DeadlineExceeded {
-                what,
-                after: limit,
-                source: Box::new(error),
-            }));
+            let after = now.saturating_duration_since(since);
+            return Err(Error::DeadlineExceeded { what, after, source: Box::new(error) }.into());
         }
         self.status = Status::BackingOff;
-        Ok(self.backoff.next(rng))
+        Ok(pause)
     }
 
     /// The error of this target at its position.

@@ -19,7 +19,7 @@ pub(super) struct Asked {
     pub(super) topic_id: Option<Uuid>,
     pub(super) partition: i32,
     fetch_offset: i64,
-    leader_epoch: i32,
+    pub(super) leader_epoch: i32,
 }
 
 impl Asked {
@@ -40,8 +40,44 @@ pub(super) fn version_cap(asked: &[Asked]) -> i16 {
     if asked.iter().all(|asked| asked.topic_id.is_some()) { i16::MAX } else { NAMES_UNTIL }
 }
 
+/// How many bytes are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub(super) response_bytes_max: i32,
+    pub(super) partition_bytes_max: i32,
+}
+
+impl Sizes {
+    /// As configured, but no more than a quarter of the memory, so that one answer is on its way while others are decoded, and no more than
+    /// a frame may hold.
+    pub(super) fn new(config: &ClientConfig, memory_bytes: usize) -> Self {
+        let room = (memory_bytes / 4).min(config.frame_bytes_max / 2).max(1);
+        let room = i32::try_from(room).unwrap_or(i32::MAX);
+        let response_bytes_max = config.fetch_max_bytes.clamp(1, room);
+        Self { response_bytes_max, partition_bytes_max: config.max_partition_fetch_bytes.clamp(1, response_bytes_max) }
+    }
+
+    /// How many partitions fill one answer.
+    pub(super) fn fill(self) -> usize {
+        usize::try_from(self.response_bytes_max / self.partition_bytes_max).unwrap_or(1).max(1)
+    }
+
+    /// What an answer about `partitions` may hold.
+    pub(super) fn expected_bytes(self, partitions: usize) -> usize {
+        let [response, partition] =
+            [self.response_bytes_max, self.partition_bytes_max].map(|bytes| usize::try_from(bytes).unwrap_or(0));
+        partition.saturating_mul(partitions).min(response)
+    }
+}
+
 /// A request for `asked`, in their order: the broker fills the answer in the order of the request. Without a session.
-pub(super) fn build(config: &ClientConfig, asked: &[Asked], version: i16, may_wait: bool) -> FetchRequest {
+pub(super) fn build(
+    config: &ClientConfig,
+    sizes: Sizes,
+    asked: &[Asked],
+    version: i16,
+    may_wait: bool,
+) -> FetchRequest {
     let mut topics: Vec<FetchTopic> = Vec::new();
     let mut last: Option<&Asked> = None;
     for partition in asked {
@@ -49,7 +85,7 @@ pub(super) fn build(config: &ClientConfig, asked: &[Asked], version: i16, may_wa
             partition: partition.partition,
             current_leader_epoch: partition.leader_epoch,
             fetch_offset: partition.fetch_offset,
-            partition_max_bytes: config.max_partition_fetch_bytes,
+            partition_max_bytes: sizes.partition_bytes_max,
             ..Default::default()
         };
         match topics.last_mut().filter(|_| last.is_some_and(|last| last.topic == partition.topic)) {
@@ -69,7 +105,7 @@ pub(super) fn build(config: &ClientConfig, asked: &[Asked], version: i16, may_wa
     FetchRequest {
         max_wait_ms,
         min_bytes: config.fetch_min_bytes,
-        max_bytes: config.fetch_max_bytes,
+        max_bytes: sizes.response_bytes_max,
         isolation_level: config.isolation_level.wire(),
         session_id: 0,
         session_epoch: -1,

@@ -1,7 +1,10 @@
 //! OffsetCommit, as a group without members: the caller has assigned the partitions itself.
 
 use super::coordinator::{Answer, group_error};
-use crate::{Client, CommitResults, Error, OffsetAndMetadata, Result, TopicPartition, conn::Connection, retry::pause};
+use crate::{
+    Client, CommitResults, Error, OffsetAndMetadata, Result, TopicPartition, client::Deadline, conn::Connection,
+    retry::pause,
+};
 use ottla_protocol::{
     ErrorCode, Message, Uuid,
     message::{OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic},
@@ -40,19 +43,20 @@ impl Client {
         loop {
             let round = self
                 .with_coordinator(group, deadline, "committing the offsets", async |connection: &Connection| {
-                    self.commit_once(connection, group, &missing, topic_ids).await
+                    self.commit_once(connection, group, &missing, topic_ids, deadline).await
                 })
                 .await?;
             for (partition, code) in round {
-                if !code.is_retriable() || deadline.left().is_zero() {
+                if !code.is_retriable() {
                     missing.remove(&partition);
                 }
                 results.insert(partition, code);
             }
-            if missing.is_empty() {
+            let pause = pause(&mut backoff);
+            if missing.is_empty() || pause >= deadline.left() {
                 return Ok(results);
             }
-            tokio::time::sleep(pause(&mut backoff).min(deadline.left())).await;
+            tokio::time::sleep(pause).await;
         }
     }
 
@@ -62,13 +66,14 @@ impl Client {
         group: &str,
         offsets: &BTreeMap<TopicPartition, OffsetAndMetadata>,
         topic_ids: &BTreeMap<String, Uuid>,
+        deadline: Deadline,
     ) -> Result<Answer<CommitResults>> {
         let all_ids = offsets.keys().all(|partition| topic_ids.contains_key(&partition.topic));
         let version =
             connection.version::<OffsetCommitRequest>(if all_ids { i16::MAX } else { TOPIC_IDS_SINCE - 1 })?;
         let by_id = version >= TOPIC_IDS_SINCE;
         let request = request(group, offsets, by_id.then_some(topic_ids));
-        let response = connection.call_version(&request, version, self.config().request_timeout).await?;
+        let response = connection.call_version(&request, version, deadline).await?;
         let names: BTreeMap<Uuid, &str> = topic_ids.iter().map(|(name, id)| (*id, name.as_str())).collect();
         let mut results = CommitResults::new();
         for topic in &response.topics {
@@ -80,7 +85,13 @@ impl Client {
                 if code == ErrorCode::COORDINATOR_LOAD_IN_PROGRESS || code.refreshes_coordinator() {
                     return Ok(Answer::Retry(group_error(OffsetCommitRequest::API_KEY, group, connection, code)));
                 }
-                results.insert(TopicPartition::new(name, answer.partition_index), code);
+                if is_about_group(code) {
+                    return Err(group_error(OffsetCommitRequest::API_KEY, group, connection, code));
+                }
+                let partition = TopicPartition::new(name, answer.partition_index);
+                if offsets.contains_key(&partition) {
+                    results.insert(partition, code);
+                }
             }
         }
         // A partition that the answer leaves out was not committed.
@@ -89,6 +100,21 @@ impl Client {
         }
         Ok(Answer::Done(results))
     }
+}
+
+/// Whether a code, whatever partition it stands beside, means that the group takes no commit at all from here.
+fn is_about_group(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::UNKNOWN_MEMBER_ID
+            | ErrorCode::ILLEGAL_GENERATION
+            | ErrorCode::REBALANCE_IN_PROGRESS
+            | ErrorCode::FENCED_INSTANCE_ID
+            | ErrorCode::STALE_MEMBER_EPOCH
+            | ErrorCode::INVALID_GROUP_ID
+            | ErrorCode::GROUP_ID_NOT_FOUND
+            | ErrorCode::GROUP_AUTHORIZATION_FAILED
+    )
 }
 
 fn request(

@@ -45,15 +45,8 @@ impl Client {
             Some(broker) => broker,
             None => self.find_coordinator(group, deadline).await?,
         };
-        let silent = || Error::Connect {
-            broker: broker.clone(),
-            source: crate::ConnectError::Timeout { after: deadline.left(), attempts: Vec::new() },
-        };
-        let connected = async {
-            let connection: Arc<Connection> = self.control(&broker).await?;
-            call(&connection).await
-        };
-        deadline.bound(connected, silent).await
+        let connection: Arc<Connection> = self.control(&broker, deadline).await?;
+        call(&connection).await
     }
 
     fn cached_coordinator(&self, group: &str) -> Option<BrokerName> {
@@ -70,7 +63,7 @@ impl Client {
         let mut backoff = self.retry_backoff();
         loop {
             let (asked, _) = self.refresh_metadata(&crate::metadata::TopicSelection::None, deadline).await?;
-            let error = match self.ask_coordinator(group, &asked).await {
+            let error = match self.ask_coordinator(group, &asked, deadline).await {
                 Ok(found) => {
                     let mut coordinators = self.shared.coordinators.lock().unwrap_or_else(PoisonError::into_inner);
                     coordinators.insert(group.to_owned(), found.clone());
@@ -84,21 +77,25 @@ impl Client {
         }
     }
 
-    async fn ask_coordinator(&self, group: &str, broker: &BrokerName) -> Result<BrokerName> {
-        let connection = self.control(broker).await?;
+    async fn ask_coordinator(&self, group: &str, broker: &BrokerName, deadline: Deadline) -> Result<BrokerName> {
+        let connection = self.control(broker, deadline).await?;
         let version = connection.version::<FindCoordinatorRequest>(i16::MAX)?;
         let request = if version < SEVERAL_KEYS_SINCE {
             FindCoordinatorRequest { key: group.to_owned(), ..Default::default() }
         } else {
             FindCoordinatorRequest { coordinator_keys: vec![group.to_owned()], ..Default::default() }
         };
-        let response = connection.call_version(&request, version, self.config().request_timeout).await?;
+        let response = connection.call_version(&request, version, deadline).await?;
         let (code, node_id, host, port) = answer(&response, group, version);
+        let refused = |code| {
+            let (api, subject) = (FindCoordinatorRequest::API_KEY, format!("group '{group}'"));
+            Error::Broker { api, subject, broker: broker.clone().into(), code }
+        };
         if !code.is_none() {
-            let subject = format!("group '{group}'");
-            return Err(Error::Broker { api: FindCoordinatorRequest::API_KEY, subject, broker: broker.clone(), code });
+            return Err(refused(code));
         }
-        let address = BrokerAddress { host, port: u16::try_from(port).unwrap_or(0) };
+        let port = u16::try_from(port).map_err(|_| refused(ErrorCode::COORDINATOR_NOT_AVAILABLE))?;
+        let address = BrokerAddress { host, port };
         Ok(BrokerName { node_id: Some(NodeId(node_id)), address, advertised_by: Some(broker.address.clone()) })
     }
 }
@@ -121,5 +118,5 @@ pub(super) enum Answer<T> {
 
 /// The error of a coordinator's answer about a whole group.
 pub(super) fn group_error(api: ApiKey, group: &str, connection: &Connection, code: ErrorCode) -> Error {
-    Error::Broker { api, subject: format!("group '{group}'"), broker: connection.broker().clone(), code }
+    Error::Broker { api, subject: format!("group '{group}'"), broker: connection.broker().clone().into(), code }
 }

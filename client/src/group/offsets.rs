@@ -9,7 +9,7 @@ use ottla_protocol::{
         OffsetFetchResponse,
     },
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// From this version on a request names several groups (KIP-709).
 const SEVERAL_GROUPS_SINCE: i16 = 8;
@@ -31,36 +31,40 @@ impl Client {
         group: &str,
         partitions: Option<&[TopicPartition]>,
     ) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>> {
-        self.with_coordinator(
-            group,
-            self.api_deadline(),
-            "looking up the committed offsets",
-            async |connection: &Connection| {
-                let version = connection.version::<OffsetFetchRequest>(NAMES_UNTIL)?;
-                let request = request(group, partitions, version);
-                let response = connection.call_version(&request, version, self.config().request_timeout).await?;
-                let (code, answers) = answers(response, group, version);
+        let deadline = self.api_deadline();
+        self.with_coordinator(group, deadline, "looking up the committed offsets", async |connection: &Connection| {
+            let version = connection.version::<OffsetFetchRequest>(NAMES_UNTIL)?;
+            let request = request(group, partitions, version);
+            let response = connection.call_version(&request, version, deadline).await?;
+            let (code, answers) = answers(response, group, version);
+            if !code.is_none() {
+                let error = group_error(OffsetFetchRequest::API_KEY, group, connection, code);
+                return if code.is_retriable() { Ok(Answer::Retry(error)) } else { Err(error) };
+            }
+            let mut committed = BTreeMap::new();
+            let mut missing: BTreeSet<&TopicPartition> = partitions.unwrap_or_default().iter().collect();
+            for (partition, code, offset, leader_epoch, metadata) in answers {
                 if !code.is_none() {
-                    let error = group_error(OffsetFetchRequest::API_KEY, group, connection, code);
+                    let subject = format!("{partition} of group '{group}'");
+                    let broker = connection.broker().clone().into();
+                    let error = Error::Broker { api: OffsetFetchRequest::API_KEY, subject, broker, code };
                     return if code.is_retriable() { Ok(Answer::Retry(error)) } else { Err(error) };
                 }
-                let mut committed = BTreeMap::new();
-                for (partition, code, offset, leader_epoch, metadata) in answers {
-                    if !code.is_none() {
-                        let subject = format!("{partition} of group '{group}'");
-                        let broker = connection.broker().clone();
-                        let error = Error::Broker { api: OffsetFetchRequest::API_KEY, subject, broker, code };
-                        return if code.is_retriable() { Ok(Answer::Retry(error)) } else { Err(error) };
-                    }
-                    // -1 is "none", and so is what another client stored by mistake: no record has a negative offset.
-                    if offset >= 0 {
-                        let leader_epoch = (leader_epoch >= 0).then_some(leader_epoch);
-                        committed.insert(partition, OffsetAndMetadata { offset, leader_epoch, metadata });
-                    }
+                missing.remove(&partition);
+                // -1 is "none", and so is what another client stored by mistake: no record has a negative offset.
+                if offset >= 0 {
+                    let leader_epoch = (leader_epoch >= 0).then_some(leader_epoch);
+                    committed.insert(partition, OffsetAndMetadata { offset, leader_epoch, metadata });
                 }
-                Ok(Answer::Done(committed))
-            },
-        )
+            }
+            // Without a word about a partition, nobody knows whether something was committed for it.
+            if let Some(partition) = missing.first() {
+                let (api, subject) = (OffsetFetchRequest::API_KEY, format!("{partition} of group '{group}'"));
+                let broker = connection.broker().clone().into();
+                return Ok(Answer::Retry(Error::Unanswered { api, subject, broker }));
+            }
+            Ok(Answer::Done(committed))
+        })
         .await
     }
 }
