@@ -20,7 +20,7 @@ pub(crate) struct Common {
     /// Brokers to make contact with; any one of the cluster will do
     #[arg(short, long, global = true, value_name = "HOST:PORT,…")]
     pub(crate) bootstrap_servers: Option<String>,
-    /// Any option of Spark's Kafka source, or a client setting as kafka.NAME; may be repeated
+    /// A client setting as kafka.NAME=VALUE; in read also any option of Spark's Kafka source; may be repeated
     #[arg(short = 'X', long = "option", global = true, value_name = "KEY=VALUE")]
     pub(crate) options: Vec<String>,
     /// A TOML file with the same options; of an option given twice, -X wins over a flag, and a flag over the file
@@ -49,7 +49,12 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  ottla demo\n  ottla demo --records 1000000")]
+#[command(after_help = "\
+Examples:
+  ottla demo
+  ottla demo --records 1000000
+
+The demo brings its own broker and topic: -b, -X and --config have no effect on it.")]
 pub(crate) struct DemoArgs {
     /// How many records the demo's topic gets
     #[arg(long, value_name = "N", default_value_t = 400_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
@@ -72,10 +77,11 @@ Examples:
   Committed records only:
     ottla read -b localhost:9092 --subscribe payments -X kafka.isolation.level=read_committed
 
---where takes the columns key, value, topic, partition, offset, timestamp, timestampType and headers['name'], with
-= <> < <= > >= LIKE [ESCAPE] IN BETWEEN IS [NOT] NULL AND OR NOT and parentheses; text in single quotes, bytes as X'6869',
+--where takes the columns key, value, topic, partition, offset, timestamp, timestampType and headers['name'], with \
+= <> < <= > >= LIKE [ESCAPE] IN BETWEEN IS [NOT] NULL AND OR NOT and parentheses; text in single quotes, bytes as X'6869', \
 times as milliseconds or TIMESTAMP '2023-11-14 22:13:20' (UTC).
-Exit codes: 0 done; 1 unknown topic, unreachable broker, unreadable record, failed output or commit; 2 wrong use;
+
+Exit codes: 0 done; 1 unknown topic, unreachable broker, unreadable record, failed output or commit; 2 wrong use; \
 3 data loss; 130 interrupted. Nothing is committed before everything was written out.")]
 pub(crate) struct ReadArgs {
     #[command(flatten)]
@@ -183,7 +189,7 @@ Examples:
   ottla lag -b localhost:9092 --group nightly
   ottla lag -b localhost:9092 --group nightly -X kafka.isolation.level=read_committed
 
-LOG-END-OFFSET is the high watermark, as in Kafka's own tool; under read_committed it is the last stable offset, and the
+LOG-END-OFFSET is the high watermark, as in Kafka's own tool; under read_committed it is the last stable offset, and the \
 header says so. A partition whose topic is gone has no end: '-'. A group without committed offsets is an error (exit code 1).")]
 pub(crate) struct LagArgs {
     /// The group
