@@ -17,16 +17,16 @@ pub(crate) struct Cli {
 /// What every command takes.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
-    /// Brokers to make contact with: host:port,…
+    /// Brokers to make contact with; any one of the cluster will do
     #[arg(short, long, global = true, value_name = "HOST:PORT,…")]
     pub(crate) bootstrap_servers: Option<String>,
-    /// Any option of Spark's Kafka source, or a client setting as kafka.NAME; may be repeated
+    /// A client setting as kafka.NAME=VALUE; in read also any option of Spark's Kafka source; may be repeated
     #[arg(short = 'X', long = "option", global = true, value_name = "KEY=VALUE")]
     pub(crate) options: Vec<String>,
-    /// A TOML file with the same options; the command line wins
+    /// A TOML file with the same options; of an option given twice, -X wins over a flag, and a flag over the file
     #[arg(long, global = true, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
-    /// Output for programs: JSON lines on standard output, totals and errors as JSON on standard error
+    /// Output for programs: JSON on standard output; the totals of a read, and errors, as JSON on standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// How many fetched pieces are decoded at the same time [default: one for each core]
@@ -36,7 +36,7 @@ pub(crate) struct Common {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// The whole story on a broker in this process: produce, read, filter, commit, show the lag
+    /// The whole story on a broker in this process: make records, read, filter, commit, show the lag
     Demo(DemoArgs),
     /// Read to the end offsets, print what a filter keeps, commit, and exit
     Read(Box<ReadArgs>),
@@ -44,10 +44,17 @@ pub(crate) enum Command {
     Lag(LagArgs),
     /// Show topics with their partitions, leaders and offsets
     Topics(TopicsArgs),
+    /// Show what is in a broker's log segments, in raw record batches, or in recorded requests and responses
+    Dump(DumpArgs),
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  ottla demo\n  ottla demo --records 1000000")]
+#[command(after_help = "\
+Examples:
+  ottla demo
+  ottla demo --records 1000000
+
+The demo brings its own broker and topic: -b, -X and --config have no effect on it.")]
 pub(crate) struct DemoArgs {
     /// How many records the demo's topic gets
     #[arg(long, value_name = "N", default_value_t = 400_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
@@ -70,22 +77,26 @@ Examples:
   Committed records only:
     ottla read -b localhost:9092 --subscribe payments -X kafka.isolation.level=read_committed
 
---where takes the columns key, value, topic, partition, offset, timestamp, timestampType and headers['name'], with
-= <> < <= > >= LIKE IN BETWEEN IS [NOT] NULL AND OR NOT and parentheses.
-Exit codes: 0 done; 1 unknown topic, unreachable broker or failed output; 2 wrong use; 3 data loss; 130 interrupted.")]
+--where takes the columns key, value, topic, partition, offset, timestamp, timestampType and headers['name'], with \
+= <> < <= > >= LIKE [ESCAPE] IN BETWEEN IS [NOT] NULL AND OR NOT and parentheses; text in single quotes, bytes as X'6869', \
+times as milliseconds or TIMESTAMP '2023-11-14 22:13:20' (UTC).
+
+Exit codes: 0 done; 1 unknown topic, unreachable broker, unreadable record, failed output or commit; 2 wrong use; \
+3 data loss; 130 interrupted. Nothing is committed before everything was written out.")]
 pub(crate) struct ReadArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
-    /// Keep only the records for which this SQL expression is true
+    /// Keep only the records for which this SQL condition is true; what is committed stays the same
     #[arg(long = "where", value_name = "EXPR")]
     pub(crate) filter: Option<String>,
-    /// What to print of each record that is kept
+    /// What to print of each record that is kept; the order is kept within a partition
     #[arg(long, value_enum, default_value_t = Format::Json)]
     pub(crate) format: Format,
-    /// Stop after so many kept records; partitions are then read one after the other
+    /// Stop after so many kept records; partitions are then read one after the other, and what was not reached is not
+    /// committed
     #[arg(long, value_name = "N")]
     pub(crate) max_records: Option<u64>,
-    /// Commit the end offsets to this group, after everything was written out
+    /// Commit the end offsets of all partitions to this group, after everything was written out
     #[arg(long, value_name = "GROUP")]
     pub(crate) commit_group: Option<String>,
 }
@@ -105,46 +116,46 @@ pub(crate) enum Format {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Source")]
 pub(crate) struct SourceArgs {
-    /// Topics to read
+    /// Topics to read, all partitions of them
     #[arg(long, value_name = "A,B")]
     subscribe: Option<String>,
-    /// A regular expression that is searched for in topic names
+    /// Topics in whose name this regular expression is found
     #[arg(long, value_name = "REGEX")]
     subscribe_pattern: Option<String>,
     /// Partitions to read, as {"topic":[0,2]}
     #[arg(long, value_name = "JSON")]
     assign: Option<String>,
-    /// Where to start: earliest, or {"topic":{"0":23,"1":-2}} (-2 earliest)
+    /// Where to start: earliest, or {"topic":{"0":23,"1":-2}} (-2 earliest) with every partition [default: earliest]
     #[arg(long, value_name = "OFFSETS")]
     starting_offsets: Option<String>,
-    /// Start at the first record of each partition that is as late as its timestamp (ms)
+    /// Start at the first record of each partition that is as late as its timestamp: {"topic":{"0":MS}}
     #[arg(long, value_name = "JSON")]
     starting_offsets_by_timestamp: Option<String>,
     /// Start at the first record that is as late as this (ms since the epoch)
     #[arg(long, value_name = "MS")]
     starting_timestamp: Option<String>,
-    /// What a start timestamp after the last record means: error or latest
+    /// What a start timestamp after the last record means: error or latest [default: error]
     #[arg(long, value_name = "STRATEGY")]
     starting_offsets_by_timestamp_strategy: Option<String>,
-    /// Where to end, exclusive: latest, or {"topic":{"0":50,"1":-1}} (-1 latest)
+    /// Where to end, exclusive: latest, or {"topic":{"0":50,"1":-1}} (-1 latest) with every partition [default: latest]
     #[arg(long, value_name = "OFFSETS")]
     ending_offsets: Option<String>,
-    /// End before the first record of each partition that is as late as its timestamp (ms)
+    /// End before the first record of each partition that is as late as its timestamp: {"topic":{"0":MS}}
     #[arg(long, value_name = "JSON")]
     ending_offsets_by_timestamp: Option<String>,
     /// End before the first record that is as late as this (ms since the epoch)
     #[arg(long, value_name = "MS")]
     ending_timestamp: Option<String>,
-    /// Whether records that are gone stop the read
+    /// Whether records that are gone stop the read (exit code 3) or are only reported [default: true]
     #[arg(long, value_name = "BOOL")]
     fail_on_data_loss: Option<String>,
-    /// Add the column headers
+    /// Add the column headers to the JSON lines [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     include_headers: Option<String>,
-    /// At least so many ranges
+    /// Checked, and without effect: each partition is read as one range
     #[arg(long, value_name = "N")]
     min_partitions: Option<String>,
-    /// At most so many offsets a range
+    /// Checked, and without effect: each partition is read as one range
     #[arg(long, value_name = "N")]
     max_records_per_partition: Option<String>,
 }
@@ -178,8 +189,8 @@ Examples:
   ottla lag -b localhost:9092 --group nightly
   ottla lag -b localhost:9092 --group nightly -X kafka.isolation.level=read_committed
 
-LOG-END-OFFSET is the high watermark, as in Kafka's own tool; under read_committed it is the last stable offset, and the
-header says so.")]
+LOG-END-OFFSET is the high watermark, as in Kafka's own tool; under read_committed it is the last stable offset, and the \
+header says so. A partition whose topic is gone has no end: '-'. A group without committed offsets is an error (exit code 1).")]
 pub(crate) struct LagArgs {
     /// The group
     #[arg(long, value_name = "GROUP")]
@@ -194,6 +205,45 @@ pub(crate) struct TopicsArgs {
     /// Topics to show [default: all but Kafka's own]
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  The records of a segment, each with what its batch says:
+    ottla dump /var/lib/kafka/logs-0/00000000000000000000.log
+  Its batches:
+    ottla dump --headers-only /var/lib/kafka/logs-0/*.log
+  The batches of one producer:
+    ottla dump --headers-only 00000000000000000000.log | jq -c 'select(.producerId == 9)'
+  Recorded responses, each with the length before it:
+    ottla dump --api Fetch --version 13 --response fetch.bin
+  Recorded requests, which say their version themselves:
+    ottla dump --api ListOffsets --request requests.bin
+
+A line of JSON a record (a batch without records has none), a batch with --headers-only, or a frame with --api.
+Numbers are Kafka's: -1 is none. A last batch that is cut off, as in the segment that a broker is writing, and zeros
+after the last batch are no damage.
+Exit codes: 0 done; 1 a file is damaged or can't be read, or failed output; 2 wrong use.")]
+pub(crate) struct DumpArgs {
+    /// Segments (*.log) or raw record batches; with --api, frames
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// A line a batch, of its header alone
+    #[arg(long)]
+    pub(crate) headers_only: bool,
+    /// The files hold whole frames of this API: Fetch, ListOffsets, OffsetCommit, OffsetFetch, Metadata, …
+    #[arg(long, value_name = "API")]
+    pub(crate) api: Option<String>,
+    /// The frames' version; a response doesn't say it
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) version: Option<i16>,
+    /// The frames are requests
+    #[arg(long)]
+    pub(crate) request: bool,
+    /// The frames are responses
+    #[arg(long)]
+    pub(crate) response: bool,
 }
 
 impl Common {

@@ -29,6 +29,11 @@ impl Failure {
         Self { code: exit::FAILED, condition, message: message.into() }
     }
 
+    /// Failures of the world that standard error has been told of already: only the exit code is left.
+    pub(crate) fn told() -> Self {
+        Self::failed("", "")
+    }
+
     /// A mistake of the user.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { code: exit::USAGE, condition: "USAGE", message: message.into() }
@@ -41,6 +46,9 @@ impl Failure {
 
     /// Tells standard error.
     pub(crate) fn print(&self, json: bool) {
+        if self.message.is_empty() {
+            return;
+        }
         if json {
             eprintln!("{}", serde_json::json!({"error": self.message, "condition": self.condition}));
         } else {

@@ -33,6 +33,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
             Command::Read(args) => cmd::read::run(&cli.common, args).await,
             Command::Lag(args) => cmd::lag::run(&cli.common, args).await,
             Command::Topics(args) => cmd::topics::run(&cli.common, args).await,
+            Command::Dump(args) => cmd::dump::run(&cli.common, args),
         }
     });
     // A name look-up that hangs in the system must not hold the exit up.

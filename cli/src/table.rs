@@ -65,7 +65,7 @@ mod tests {
     fn thousands() {
         assert_eq!(
             ["0", "999", "1,000", "1,234,567"],
-            [0, 999, 1000, 1_234_567].map(|n| grouped(n)).each_ref().map(String::as_str)
+            [0, 999, 1000, 1_234_567].map(grouped).each_ref().map(String::as_str)
         );
     }
 }

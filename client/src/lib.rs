@@ -1,6 +1,11 @@
 //! A Kafka client for reading explicit offset ranges: connections, metadata, leaders, coordinators, offset look-ups, commits and a fetch
 //! engine that hands on raw record batches.
 //!
+//! A [`Client`] makes its connections when they are first needed, retries with back-off until `default.api.timeout.ms` has passed, and looks
+//! up [topics](Client::topics), [offsets](Client::list_offsets) and what groups [have committed](Client::committed_offsets). A [`Fetcher`]
+//! reads many ranges of partitions with few requests; [`CompletedFetch`] is one partition's part of an answer, not decoded yet. What a record
+//! is belongs to `ottla_protocol`, and what a range, a filter or a batch is to `ottla_stream`. Needs a tokio runtime with I/O and time.
+//!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use ottla_client::{Client, ClientConfig};
@@ -12,6 +17,9 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Features
+//! `zstd` (default): passed on to `ottla_protocol`.
 
 mod address;
 mod broker_pool;

@@ -8,7 +8,7 @@ use crate::message::{
     OffsetCommitRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest,
 };
 use crate::reader::Reader;
-use crate::{ApiKey, DecodeError, Message, Request, TaggedField};
+use crate::{ApiKey, DecodeError, Message, Request, TaggedField, VersionRange};
 use bytes::{Bytes, BytesMut};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
@@ -159,7 +159,7 @@ impl FramesJson {
                 at((codec.request)(version, &frame.slice(reader.position()..)), reader.position())?
             }
             Direction::Response => {
-                let asked = self.version.unwrap_or(codec.newest);
+                let asked = self.version.unwrap_or(codec.response_versions.max);
                 let flexible = asked >= codec.flexible_since && self.api_key != ApiKey::API_VERSIONS;
                 let header = ResponseHeader::decode(&mut reader, flexible)?;
                 let body = frame.slice(reader.position()..);
@@ -188,10 +188,32 @@ fn at<T>(result: Result<T, DecodeError>, body_start: usize) -> Result<T, DecodeE
 
 type Show = fn(i16, &Bytes) -> Result<MessageJson, DecodeError>;
 
+/// The APIs that have messages here.
+pub const API_KEYS: [ApiKey; 8] = [
+    ApiKey::FETCH,
+    ApiKey::LIST_OFFSETS,
+    ApiKey::METADATA,
+    ApiKey::OFFSET_COMMIT,
+    ApiKey::OFFSET_FETCH,
+    ApiKey::FIND_COORDINATOR,
+    ApiKey::API_VERSIONS,
+    ApiKey::OFFSET_FOR_LEADER_EPOCH,
+];
+
+/// The versions that can be shown; `None` for an API that is not one of [`API_KEYS`].
+pub fn versions(api_key: ApiKey, direction: Direction) -> Option<VersionRange> {
+    let codec = Codec::of(api_key).ok()?;
+    Some(match direction {
+        Direction::Request => codec.request_versions,
+        Direction::Response => codec.response_versions,
+    })
+}
+
 /// An API's two messages, without their types.
 struct Codec {
     flexible_since: i16,
-    newest: i16,
+    request_versions: VersionRange,
+    response_versions: VersionRange,
     request: Show,
     response: Show,
 }
@@ -200,7 +222,8 @@ impl Codec {
     fn new<R: Request>() -> Self {
         Self {
             flexible_since: R::FLEXIBLE_SINCE,
-            newest: R::VERSIONS.max,
+            request_versions: R::VERSIONS,
+            response_versions: R::Response::VERSIONS,
             request: show::<R>,
             response: show::<R::Response>,
         }
@@ -263,6 +286,17 @@ mod tests {
         assert_eq!(key("max_wait_ms"), "maxWaitMs");
         assert_eq!(key("topics"), "topics");
         assert_eq!(hex(b"\x00\xff\x1a"), "00ff1a");
+    }
+
+    #[test]
+    fn the_listed_apis_have_messages() {
+        for number in 0..100 {
+            let api_key = ApiKey(number);
+            let listed = API_KEYS.contains(&api_key);
+            assert_eq!(versions(api_key, Direction::Request).is_some(), listed, "{api_key}");
+            assert_eq!(versions(api_key, Direction::Response).is_some(), listed, "{api_key}");
+        }
+        assert_eq!(versions(ApiKey::FETCH, Direction::Response), Some(VersionRange::new(4, 18)));
     }
 
     fn two_requests() -> BytesMut {

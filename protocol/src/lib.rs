@@ -1,4 +1,18 @@
 //! Kafka's wire protocol as plain functions: bytes to messages and back. No sockets, no clock, no async.
+//!
+//! ```text
+//! socket bytes --FrameDecoder--> frame --decode_response::<R>--> message --RecordBatches--> batches --records()--> Record<'_>
+//! ```
+//!
+//! - [`FrameDecoder`] cuts a byte stream into frames; [`decode_response`] and [`encode_request`] turn a frame into a message and back,
+//!   header included. [`message`] has one module an API, in every version that Kafka 4.3 accepts of it.
+//! - [`record`] reads record batches as borrowed views, and writes them; [`compression`] has the codecs.
+//! - Every length and count is a claim: it is held against the bytes that are there and against a named limit before memory is taken, and
+//!   what is wrong is a [`DecodeError`] with the field's path and the byte.
+//!
+//! # Features
+//! - `zstd` (default): the C library decodes zstd. Without it pure Rust does, three to four times slower, and nothing needs a C compiler.
+//! - `json`: messages as JSON with the schema's field names.
 
 mod api;
 pub mod compression;

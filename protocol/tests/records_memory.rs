@@ -95,9 +95,7 @@ fn reading_allocates_nothing_once_it_runs() {
         let counted = measure(|| second = read(&run, &mut aborted, &mut decompressor).ok());
         assert_eq!(second, Some(first));
         report(&format!("{compression}: {} allocations for {} records in 41 batches", counted.count_total, first.0));
-        // The pure Rust decoder of zstd builds its tables anew for each block: bounded, a batch, never a record.
-        let allowed = if compression == Compression::Zstd && !cfg!(feature = "zstd") { 41 * 64 } else { 0 };
-        assert!(counted.count_total <= allowed, "{compression}: {counted:?}");
+        assert_eq!(counted.count_total, 0, "{compression}: {counted:?}");
     }
 }
 
@@ -127,7 +125,8 @@ fn malformed_records_take_no_more_memory_than_the_limit() {
         let (peak, read_to_end) = peak(&entry.read_bin(), limit);
         largest = largest.max(peak);
         assert!(peak <= allowed(limit), "{entry}: {peak} bytes");
-        if entry.tags.iter().any(|tag| tag == "bomb") && entry.name.starts_with("bomb-") {
+        // What Java's gigabyte of heap was not enough for, or what it refused.
+        if entry.tags.iter().any(|tag| tag == "bomb") && !entry.read_json()["java"]["consumer"]["error"].is_null() {
             assert!(!read_to_end, "{entry}: more than the limit, and no error");
         }
     }

@@ -1,5 +1,18 @@
 //! Reads Kafka in explicit offset ranges, filters on the fetched bytes, and commits only what was processed.
 //!
+//! A bounded read is four values, each made from the one before, so that the wrong order does not compile:
+//!
+//! ```text
+//! StreamOptions --plan--> PlannedBatch --process--> ProcessedBatch --commit--> CommitOutcome
+//! Spark's options         ranges, all               every record read,         what the group
+//! parsed and checked      as numbers                filtered, written          holds now
+//! ```
+//!
+//! - [`StreamOptions::from_pairs`] takes Spark's option names; [`StreamOptions::plan`] asks the cluster and resolves them to numbers.
+//! - [`PlannedBatch::process`] reads all ranges side by side and hands what a [`Filter`] keeps to a [`Sink`]: [`LineSink`] prints lines,
+//!   [`NullSink`] only counts, and one's own is two small traits.
+//! - [`ProcessedBatch::commit`] commits the end of every partition of the plan, whatever the filter kept.
+//!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use ottla_stream::{Client, Filter, NullSink, ReadProgress, ReadSettings, StreamOptions};
@@ -14,6 +27,12 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Records are views into the fetched bytes ([`ottla_protocol::record::Record`]). The wire format is the crate `ottla_protocol`'s, the
+//! connections and the fetch engine are `ottla_client`'s. Needs a tokio runtime with I/O and time.
+//!
+//! # Features
+//! `zstd` (default): the C library decodes zstd. Without it pure Rust does, slower, and nothing needs a C compiler.
 
 mod batch;
 mod commit;
@@ -36,3 +55,8 @@ pub use ottla_client::{Client, TopicPartition};
 pub use read::{RangeCounts, RangeOutcome, ReadProgress, ReadSettings};
 pub use sink::{JsonRow, LineFormat, LineSink, NullSink, RecordWriter, Sink};
 pub use strategy::ConsumerStrategy;
+
+/// The examples of the project's README, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

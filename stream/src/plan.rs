@@ -231,9 +231,10 @@ fn check_range(
 mod tests {
     use super::*;
 
-    type Bounds = (i64, i64);
+    /// The range that is left, and what is lost.
+    type Checked = (Result<(i64, i64), String>, Vec<(i64, i64)>);
 
-    fn check(from_offset: i64, until_offset: i64, fail: bool) -> (Result<Bounds, String>, Vec<Bounds>) {
+    fn check(from_offset: i64, until_offset: i64, fail: bool) -> Checked {
         let mut lost = Vec::new();
         let range = OffsetRange { topic: "t".to_owned(), partition: 0, from_offset, until_offset };
         let result = check_range(range, (60, 100), fail, &mut lost);

@@ -8,6 +8,8 @@ mod cases_options;
 mod cases_stream;
 mod commit;
 mod common;
+mod dump;
+mod embedded;
 mod failover;
 mod harness;
 mod live_versions;

@@ -211,6 +211,12 @@ impl RunningOttla {
         }
     }
 
+    /// How many bytes it has written to stdout so far.
+    #[must_use]
+    pub fn stdout_bytes(&self) -> usize {
+        self.stdout.len()
+    }
+
     /// Waits until it has written so many bytes to stdout.
     ///
     /// # Panics

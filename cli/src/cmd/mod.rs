@@ -1,6 +1,7 @@
 //! A file a command.
 
 pub(crate) mod demo;
+pub(crate) mod dump;
 pub(crate) mod lag;
 pub(crate) mod read;
 pub(crate) mod topics;

@@ -1,4 +1,5 @@
-//! The broker over real sockets: with `kafka-protocol`'s own encoders, and with kcat and Kafka's tools.
+//! The broker over real sockets: with `kafka-protocol`'s own encoders. Kafka's tools and kcat meet it in the
+//! package `ottla-tests`, whose harness fetches them.
 
 #![expect(
     clippy::unwrap_used,
@@ -12,7 +13,6 @@ mod admin;
 mod faults;
 mod fetch;
 mod groups;
-mod interop;
 mod leaders;
 mod support;
 mod transactions;

@@ -69,9 +69,9 @@ impl Compressor {
         compressed.map_err(|reason| EncodeError::Compression { codec: compression.name(), reason })
     }
 
-    /// One member with a header of zeros: no name, no time.
+    /// One member without a name, a time or, 255, an operating system.
     fn gzip(&mut self, plain: &[u8], out: &mut BytesMut) -> Result<(), String> {
-        out.put_slice(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0]);
+        out.put_slice(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]);
         let context = match &mut self.gzip {
             Some(context) => {
                 context.reset();
@@ -157,5 +157,47 @@ impl Compressor {
         ruzstd::encoding::compress(plain, &mut self.block, ruzstd::encoding::CompressionLevel::Fastest);
         out.put_slice(&self.block);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compression::Decompressor;
+
+    const CODECS: [Compression; 5] =
+        [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+
+    #[test]
+    fn what_is_compressed_is_inflated() {
+        // Text, noise, nothing, and sizes around the blocks of the framings.
+        let text: Vec<u8> = b"to be or not to be ".iter().copied().cycle().take(200_000).collect();
+        let noise: Vec<u8> = (0..200_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let (mut compressor, mut decompressor) = (Compressor::new(), Decompressor::new());
+        for compression in CODECS {
+            for plain in [&text, &noise] {
+                for length in [0, 1, 100, 32_767, 32_768, 32_769, 65_536, 65_537, 200_000] {
+                    let mut compressed = BytesMut::new();
+                    compressor.compress(compression, &plain[..length], &mut compressed).unwrap();
+                    let inflated = decompressor.inflate(compression, &compressed).unwrap();
+                    assert!(inflated == &plain[..length], "{compression}, {length} bytes");
+                }
+            }
+        }
+    }
+
+    /// The beginnings of what Java's producer writes.
+    #[test]
+    fn the_framing_is_javas() {
+        for (compression, beginning) in [
+            (Compression::Gzip, &b"\x1f\x8b\x08\0\0\0\0\0\0\xff"[..]),
+            (Compression::Snappy, b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01"),
+            (Compression::Lz4, b"\x04\x22\x4d\x18\x60\x40\x82"),
+            (Compression::Zstd, b"\x28\xb5\x2f\xfd"),
+        ] {
+            let mut compressed = BytesMut::new();
+            Compressor::new().compress(compression, b"some bytes", &mut compressed).unwrap();
+            assert!(compressed.starts_with(beginning), "{compression}: {compressed:02x?}");
+        }
     }
 }

@@ -119,3 +119,64 @@ fn crc32(bytes: &[u8]) -> u32 {
     crc.update(bytes);
     crc.sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A member with these flags and header fields, of one stored block with `abc`.
+    fn member(flags: u8, fields: &[u8]) -> Vec<u8> {
+        let mut member = vec![0x1f, 0x8b, 8, flags, 0, 0, 0, 0, 0, 0xff];
+        member.extend(fields);
+        if flags & FHCRC != 0 {
+            let crc = crc32(&member).to_le_bytes();
+            member.extend(&crc[..2]);
+        }
+        member.extend([1, 3, 0, 0xfc, 0xff, b'a', b'b', b'c']);
+        member.extend(crc32(b"abc").to_le_bytes());
+        member.extend(3u32.to_le_bytes());
+        member
+    }
+
+    fn inflated(payload: &[u8]) -> Result<Vec<u8>, Failure> {
+        let mut out = Scratch::new(1 << 20);
+        Gzip::default().inflate(payload, &mut out).map(|()| out.filled().to_vec())
+    }
+
+    #[test]
+    fn every_optional_header_field_is_skipped() {
+        for (flags, fields) in [
+            (FEXTRA, &b"\x02\0xy"[..]),
+            (FNAME, b"name\0"),
+            (FCOMMENT, b"\0"),
+            (FHCRC, b""),
+            (FEXTRA | FNAME | FCOMMENT | FHCRC, b"\0\0n\0c\0"),
+        ] {
+            let member = member(flags, fields);
+            assert_eq!(inflated(&member).as_deref(), Ok(&b"abc"[..]), "flags {flags}");
+            for length in 0..member.len() {
+                assert!(inflated(&member[..length]).is_err(), "flags {flags} cut to {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_header_checksum_is_an_error() {
+        let mut member = member(FHCRC, b"");
+        member[10] ^= 1;
+        assert!(matches!(inflated(&member), Err(Failure::Checksum { .. })));
+    }
+
+    #[test]
+    fn what_follows_a_good_member_and_is_none_is_ignored() {
+        for tail in [&b""[..], &[0; 40], b"\x1f", b"not a gzip member, but long enough to be one"] {
+            assert_eq!(inflated(&[&member(0, b""), tail].concat()).as_deref(), Ok(&b"abc"[..]), "{tail:?}");
+        }
+        let mut second = member(0, b"");
+        assert_eq!(inflated(&[member(0, b""), second.clone()].concat()).as_deref(), Ok(&b"abcabc"[..]));
+        let at = second.len() - 8;
+        second[at] ^= 1;
+        let damaged = inflated(&[member(0, b""), second].concat());
+        assert!(matches!(damaged, Err(Failure::Checksum { .. })), "a second member counts: {damaged:?}");
+    }
+}

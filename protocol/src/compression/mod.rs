@@ -151,6 +151,11 @@ impl Decompressor {
         self.scratch.max()
     }
 
+    /// Sets the most bytes that one batch may inflate to, from the next one on.
+    pub fn set_batch_inflated_bytes_max(&mut self, batch_inflated_bytes_max: usize) {
+        self.scratch.set_max(batch_inflated_bytes_max);
+    }
+
     /// How many bytes the scratch holds on to now.
     pub fn scratch_bytes(&self) -> usize {
         self.scratch.allocated()

@@ -31,6 +31,10 @@ impl Scratch {
         self.max
     }
 
+    pub(super) fn set_max(&mut self, max: usize) {
+        self.max = max;
+    }
+
     pub(super) fn allocated(&self) -> usize {
         self.buffer.len()
     }
@@ -90,7 +94,10 @@ impl Scratch {
 
     fn grow_to(&mut self, needed: usize) {
         let doubled = self.buffer.len().saturating_mul(2).max(GROWTH_BYTES_MIN);
-        self.buffer.resize(doubled.max(needed).min(self.max), 0);
+        let grown = doubled.max(needed).min(self.max);
+        if grown > self.buffer.len() {
+            self.buffer.resize(grown, 0);
+        }
     }
 
     /// Copies `bytes` to the output.

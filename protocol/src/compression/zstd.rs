@@ -36,8 +36,8 @@ impl Zstd {
                     .and_then(|(length, after)| after.get(length as usize..))
                     .ok_or_else(|| Failure::cut("a skippable frame"))?;
             } else if magic == MAGIC {
-                check_header(after)?;
-                let read = self.frames.inflate(rest, out)?;
+                let window = check_header(after)?;
+                let read = self.frames.inflate(rest, window, out)?;
                 rest = rest.get(read..).unwrap_or_default();
             } else {
                 return Err(Failure::corrupt(format!("no frame begins with {magic:08x}")));
@@ -47,8 +47,8 @@ impl Zstd {
     }
 }
 
-/// Checks a frame's header, which begins at `header`, after the magic.
-fn check_header(header: &[u8]) -> Result<(), Failure> {
+/// Checks a frame's header, which begins at `header`, after the magic, and returns the window in bytes.
+fn check_header(header: &[u8]) -> Result<u64, Failure> {
     let cut = || Failure::cut("a frame header");
     let (&descriptor, mut rest) = header.split_first().ok_or_else(cut)?;
     if descriptor & 0x08 != 0 {
@@ -74,7 +74,7 @@ fn check_header(header: &[u8]) -> Result<(), Failure> {
     if window > WINDOW_BYTES_MAX {
         return Err(Failure::corrupt(format!("a window of {window} bytes, the most is {WINDOW_BYTES_MAX}")));
     }
-    Ok(())
+    Ok(window)
 }
 
 /// An unsigned number of `widths[code]` bytes.
@@ -87,4 +87,62 @@ fn take_le(bytes: &[u8], widths: [usize; 4], code: u8) -> Option<(u64, &[u8])> {
 fn take_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (number, rest) = bytes.split_first_chunk::<4>()?;
     Some((u32::from_le_bytes(*number), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inflated(payload: &[u8]) -> Result<Vec<u8>, Failure> {
+        let mut out = Scratch::new(1 << 20);
+        Zstd::default().inflate(payload, &mut out).map(|()| out.filled().to_vec())
+    }
+
+    /// A frame with this descriptor and header, and one raw block with `abc`.
+    fn frame(descriptor: u8, header: &[u8]) -> Vec<u8> {
+        [&MAGIC.to_le_bytes()[..], &[descriptor], header, &[3 << 3 | 1, 0, 0], b"abc"].concat()
+    }
+
+    #[test]
+    fn headers_of_every_form_are_understood() {
+        for (what, frame) in [
+            ("a window", frame(0x00, &[0x58])),
+            ("a window of 128 MiB", frame(0x00, &[17 << 3])),
+            ("a size of one byte", frame(0x20, &[3])),
+            ("a window and a size of four bytes", frame(0x80, &[0x58, 3, 0, 0, 0])),
+            ("a size of eight bytes", frame(0xe0, &[3, 0, 0, 0, 0, 0, 0, 0])),
+            ("dictionary 0", frame(0x21, &[0, 3])),
+        ] {
+            // The pure Rust decoder wants a window within the limit.
+            let inflated = inflated(&frame);
+            let limited = cfg!(not(feature = "zstd")) && what.ends_with("MiB");
+            assert_eq!(inflated.as_deref().ok(), (!limited).then_some(&b"abc"[..]), "{what}: {inflated:?}");
+        }
+    }
+
+    #[test]
+    fn what_kafka_does_not_read_is_an_error() {
+        for (what, payload) in [
+            ("a window over 128 MiB", frame(0x00, &[17 << 3 | 1])),
+            ("a single segment over 128 MiB", frame(0xa0, &[1, 0, 0, 8])),
+            ("a dictionary", frame(0x21, &[7, 3])),
+            ("a reserved bit", frame(0x08, &[0x58])),
+            ("a size that is not so", frame(0x20, &[4])),
+            ("a cut magic", b"\x28\xb5\x2f".to_vec()),
+            ("something else", b"plain text".to_vec()),
+            ("junk after a frame", [frame(0x20, &[3]), b"junk".to_vec()].concat()),
+            ("a cut skippable frame", b"\x5f\x2a\x4d\x18\x09\0\0\0eight by".to_vec()),
+        ] {
+            assert!(matches!(inflated(&payload), Err(Failure::Corrupt(_))), "{what}: {:?}", inflated(&payload));
+        }
+    }
+
+    #[test]
+    fn skippable_and_empty_frames_are_stepped_over() {
+        let skippable = b"\x5f\x2a\x4d\x18\x03\0\0\0xyz".to_vec();
+        let empty = [&MAGIC.to_le_bytes()[..], &[0x20, 0, 1, 0, 0]].concat();
+        let payload = [skippable.clone(), frame(0x20, &[3]), empty, skippable, frame(0x00, &[0x58])].concat();
+        assert_eq!(inflated(&payload).as_deref(), Ok(&b"abcabc"[..]));
+        assert_eq!(inflated(&[]).as_deref(), Ok(&b""[..]), "nothing is no frame");
+    }
 }

@@ -15,8 +15,8 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Inflates the frame that `input` begins with, and returns how many bytes it has.
-    pub(super) fn inflate(&mut self, input: &[u8], out: &mut Scratch) -> Result<usize, Failure> {
+    /// Inflates the frame that `input` begins with, and returns how many bytes it has. The output is the window, whatever its size.
+    pub(super) fn inflate(&mut self, input: &[u8], _window: u64, out: &mut Scratch) -> Result<usize, Failure> {
         let context = match &mut self.context {
             Some(context) => context,
             None => {

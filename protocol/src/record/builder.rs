@@ -1,14 +1,12 @@
 //! Writing v2 batches, with the layout that the module above draws.
 
-use super::batch::BatchHeader;
+use super::batch_header::{BatchHeader, HEADER_BYTES_V2};
 use super::{ControlRecord, Record, TimestampType};
 use crate::EncodeError;
 use crate::compression::{Compression, Compressor};
 use crate::varint::{write_varint, write_varlong};
 use bytes::{BufMut, BytesMut};
 
-/// The header, in bytes.
-const HEADER_BYTES: usize = 61;
 /// Where what the CRC covers begins.
 const CRC_DATA: usize = 21;
 
@@ -168,7 +166,7 @@ impl RecordBatchBuilder {
         }
         let body_length = length("record", body.len())?;
         // A batch is at most 2^31 - 1 bytes long, and so is its section.
-        length("batch.records", self.section.len() + body.len() + 5 + HEADER_BYTES)?;
+        length("batch.records", self.section.len() + body.len() + 5 + HEADER_BYTES_V2)?;
         write_varint(&mut self.section, body_length);
         self.section.put_slice(body);
         self.count += 1;
@@ -186,8 +184,8 @@ impl RecordBatchBuilder {
         let last_offset = options.last_offset.unwrap_or(self.last_offset);
         let compression = if self.count == 0 { Compression::None } else { options.compression };
         let append_time = options.log_append_time_ms;
-        let mut out = BytesMut::with_capacity(HEADER_BYTES + self.section.len() / 2);
-        out.put_bytes(0, HEADER_BYTES);
+        let mut out = BytesMut::with_capacity(HEADER_BYTES_V2 + self.section.len() / 2);
+        out.put_bytes(0, HEADER_BYTES_V2);
         compressor.compress(compression, &self.section, &mut out)?;
         let header = BatchHeader {
             base_offset: options.base_offset,
@@ -240,7 +238,7 @@ impl RecordBatchBuilder {
 impl BatchHeader {
     /// Writes this header over the first bytes of `batch`, with the CRC of what follows.
     fn write(&self, batch: &mut BytesMut) {
-        let mut fields = BytesMut::with_capacity(HEADER_BYTES);
+        let mut fields = BytesMut::with_capacity(HEADER_BYTES_V2);
         fields.put_i64(self.base_offset);
         fields.put_i32(self.batch_length);
         fields.put_i32(self.partition_leader_epoch);
@@ -254,7 +252,7 @@ impl BatchHeader {
         fields.put_i16(self.producer_epoch);
         fields.put_i32(self.base_sequence);
         fields.put_i32(self.records_count);
-        if let Some(header) = batch.first_chunk_mut::<HEADER_BYTES>() {
+        if let Some(header) = batch.first_chunk_mut::<HEADER_BYTES_V2>() {
             header.copy_from_slice(&fields);
         }
         let crc = crc32c::crc32c(batch.get(CRC_DATA..).unwrap_or_default());

@@ -7,7 +7,7 @@
 //! Of a newer version the known beginning is read.
 
 use super::Record;
-use super::batch::Fields;
+use super::batch_header::Fields;
 use crate::{DecodeError, DecodeErrorKind};
 
 /// A control record, by the type in its key.

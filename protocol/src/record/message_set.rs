@@ -9,7 +9,7 @@
 //! * An inner set cut at its end loses the cut message silently. One without any message is an error, so is a wrapper in a wrapper.
 //! * Bytes after the value of a message are ignored.
 
-use super::batch::{BatchHeader, Fields};
+use super::batch_header::{BatchHeader, Fields};
 use super::{Headers, Record, TimestampType};
 use crate::{DecodeError, DecodeErrorKind};
 

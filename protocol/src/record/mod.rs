@@ -33,9 +33,45 @@
 //! 2. [`RecordBatch::check_crc`], [`AbortedTransactions::observe`] and what the caller knows of offsets and times decide about a batch.
 //! 3. [`RecordBatch::records`] inflates it and iterates over its records. For a search before any record is parsed there is
 //!    [`RecordBatch::section`] with [`BatchHeader::record_ranges`] and [`BatchHeader::record_at`].
+//!
+//! ```
+//! use ottla_protocol::compression::Decompressor;
+//! use ottla_protocol::record::{AbortedTransactions, BatchError, RecordBatches, Visibility};
+//!
+//! /// Adds up the values in `[position, until)` and returns where reading goes on.
+//! fn read(
+//!     bytes: &[u8],
+//!     mut position: i64,
+//!     until: i64,
+//!     aborted: &mut AbortedTransactions,
+//!     decompressor: &mut Decompressor,
+//!     sum: &mut usize,
+//! ) -> Result<i64, BatchError> {
+//!     for batch in RecordBatches::new(bytes) {
+//!         let batch = batch?;
+//!         batch.check_crc()?;
+//!         if aborted.observe(&batch, decompressor)? == Visibility::Deliver {
+//!             for record in batch.records(decompressor)? {
+//!                 let record = record.map_err(|error| batch.error(error))?;
+//!                 if record.offset >= position && record.offset < until {
+//!                     *sum += record.value.map_or(0, <[u8]>::len);
+//!                     position = record.offset + 1;
+//!                 }
+//!             }
+//!         }
+//!         // Past what compaction removed, past markers and past what was aborted; and never back.
+//!         position = position.max(batch.header().next_offset().min(until));
+//!     }
+//!     Ok(position)
+//! }
+//! # let (mut sum, mut aborted) = (0, AbortedTransactions::new([(7, 4)]));
+//! # assert_eq!(read(&[], 3, 9, &mut aborted, &mut Decompressor::new(), &mut sum), Ok(3));
+//! ```
 
 mod aborted;
 mod batch;
+mod batch_header;
+mod batches;
 mod builder;
 mod control;
 mod header;
@@ -46,7 +82,9 @@ mod record;
 mod records;
 
 pub use aborted::{AbortedTransactions, Visibility};
-pub use batch::{BatchError, BatchHeader, RecordBatch, RecordBatches, next_fetch_offset};
+pub use batch::{BatchError, RecordBatch};
+pub use batch_header::BatchHeader;
+pub use batches::{RecordBatches, next_fetch_offset};
 pub use builder::{RecordBatchBuilder, RecordBatchOptions};
 pub use control::ControlRecord;
 pub use header::{Header, Headers, HeadersIter, OwnedHeaders};

@@ -3,7 +3,7 @@
 //! A record is parsed by `parse`, which gives up on what is rare or damaged, so that the loop stays small. Where it gives up, `Slow` parses
 //! the same record again, a field at a time: it knows every form, and says what is wrong and where.
 
-use super::batch::BatchHeader;
+use super::batch_header::BatchHeader;
 use super::message_set::MessageSet;
 use super::{Headers, Record, TimestampType};
 use crate::varint::{read_varint, read_varlong};
@@ -75,6 +75,13 @@ impl<'a> Records<'a> {
             set.check_crc = false;
         }
         self
+    }
+
+    /// How many bytes of the section lie before the next record: after a record of a v2 batch, where it ended. Of the formats before v2
+    /// nothing is known.
+    #[inline]
+    pub fn position(&self) -> usize {
+        self.section.len() - self.rest.len()
     }
 
     /// The fast path gave up: parse again, a field at a time.

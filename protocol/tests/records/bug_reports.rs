@@ -2,13 +2,14 @@
 
 use crate::consumer::{Fetch, consume};
 use crate::handmade::{HandmadeBatch, Lz4Frame, fix_crc, gzip_stored_member, message, record, section, zstd_raw_frame};
-use bytes::BytesMut;
-use ottla_protocol::DecodeErrorKind;
+use bytes::{Bytes, BytesMut};
 use ottla_protocol::compression::{Compression, Compressor, Decompressor};
+use ottla_protocol::message::{FetchResponse, FetchableTopicResponse, PartitionData};
 use ottla_protocol::record::{
     BatchError, ControlRecord, OwnedHeaders, Record, RecordBatchBuilder, RecordBatchOptions, RecordBatches,
     TimestampType, next_fetch_offset,
 };
+use ottla_protocol::{DecodeErrorKind, ErrorCode, Message};
 
 /// The values of all records of a batch with this payload, or why it can't be read.
 fn values(compression: Compression, count: i32, payload: &[u8]) -> Result<Vec<Vec<u8>>, BatchError> {
@@ -181,6 +182,55 @@ fn s_d12_gzip_members() {
     let (first, second) = plain.split_at(plain.len() / 2);
     let payload = [gzip_stored_member(first), gzip_stored_member(b""), gzip_stored_member(second)].concat();
     assert_eq!(values(Compression::Gzip, 2, &payload), Ok(vec![b"first".to_vec(), b"second".to_vec()]));
+}
+
+/// Several partitions of one response: each has its own bytes, whatever lies between them.
+#[test]
+fn s_d13_every_partition_of_a_response_has_its_own_bytes() {
+    let run = |partition: i32| {
+        let value = format!("of partition {partition}");
+        let options = RecordBatchOptions::new(0).compression(Compression::Gzip);
+        batch(options, &[0, 1].map(|offset| record(offset, None, Some(value.as_bytes())))).freeze()
+    };
+    let data = |partition_index, error_code, records| PartitionData {
+        partition_index,
+        error_code,
+        high_watermark: 2,
+        records,
+        ..PartitionData::default()
+    };
+    let not_leader = ErrorCode::NOT_LEADER_OR_FOLLOWER;
+    let partitions = vec![
+        data(0, ErrorCode::NONE, Some(run(0))),
+        data(1, ErrorCode::NONE, Some(Bytes::new())),
+        data(2, not_leader, None),
+        data(3, ErrorCode::NONE, Some(run(3))),
+    ];
+    // With errors apart, as brokers do, and the same topic once more.
+    let again = vec![data(5, not_leader, Some(Bytes::new())), data(4, ErrorCode::NONE, Some(run(4)))];
+    let topic = |partitions| FetchableTopicResponse { topic: "t".into(), partitions, ..Default::default() };
+    let response = FetchResponse { responses: vec![topic(partitions), topic(again)], ..Default::default() };
+    for version in [4, 11, 12] {
+        let mut body = BytesMut::new();
+        response.encode(version, &mut body).expect("a response");
+        let read = FetchResponse::decode(version, &body.freeze()).expect("a response");
+        let mut decompressor = Decompressor::new();
+        let mut found = Vec::new();
+        for partition in read.responses.iter().flat_map(|topic| &topic.partitions) {
+            let records = partition.records.as_deref().unwrap_or_default();
+            let expected = format!("of partition {}", partition.partition_index);
+            for batch in RecordBatches::new(records) {
+                let batch = batch.expect("whole");
+                batch.check_crc().expect("as written");
+                for record in batch.records(&mut decompressor).expect("records") {
+                    let record = record.expect("a record");
+                    assert_eq!(record.value, Some(expected.as_bytes()), "version {version}");
+                    found.push((partition.partition_index, record.offset));
+                }
+            }
+        }
+        assert_eq!(found, [(0, 0), (0, 1), (3, 0), (3, 1), (4, 0), (4, 1)], "version {version}");
+    }
 }
 
 /// With LogAppendTime every record has the batch's time.

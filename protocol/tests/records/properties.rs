@@ -4,9 +4,11 @@ use crate::common::{Area, entries};
 use crate::consumer::{Fetch, consume};
 use crate::handmade::fix_crc;
 use crate::twin::{self, TwinRecord};
+use kafka_protocol::records::RecordBatchDecoder;
 use ottla_protocol::compression::{Compression, Compressor, Decompressor};
 use ottla_protocol::record::{
-    OwnedHeaders, Record, RecordBatch, RecordBatchBuilder, RecordBatchOptions, RecordBatches, TimestampType,
+    AbortedTransactions, OwnedHeaders, Record, RecordBatch, RecordBatchBuilder, RecordBatchOptions, RecordBatches,
+    Records, TimestampType,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -16,6 +18,20 @@ use proptest::prelude::*;
 const CHANGED_VECTOR_BYTES_MAX: usize = 64 << 10;
 const INFLATED_BYTES_MAX: usize = 1 << 20;
 
+/// Decoding runs on workers, and views may be handed from one to another.
+#[test]
+fn everything_moves_between_threads() {
+    fn is_send<T: Send>() {}
+    fn is_sync<T: Sync>() {}
+    is_send::<Decompressor>();
+    is_send::<Compressor>();
+    is_send::<AbortedTransactions>();
+    is_send::<RecordBatches<'_>>();
+    is_send::<Records<'_>>();
+    is_sync::<RecordBatch<'_>>();
+    is_sync::<Record<'_>>();
+}
+
 #[derive(Debug, Clone)]
 struct Batch {
     options: RecordBatchOptions,
@@ -23,12 +39,16 @@ struct Batch {
 }
 
 fn batches() -> impl Strategy<Value = Batch> {
+    batches_at(prop_oneof![1_699_999_000_000i64..1_700_001_000_000, any::<i64>()].boxed())
+}
+
+/// Batches whose records have these times.
+fn batches_at(timestamp: BoxedStrategy<i64>) -> impl Strategy<Value = Batch> {
     let bytes = || option::of(vec(any::<u8>(), 0..300));
     let headers = prop_oneof![4 => Just(Vec::new()), 1 => vec((vec(any::<u8>(), 0..9), bytes()), 0..5)];
-    // Times and offsets that are near, and some that take every byte of a number.
-    let timestamp = prop_oneof![1_699_999_000_000i64..1_700_001_000_000, any::<i64>()];
+    // Offsets that are near, and some that are as far as they can be.
     let delta = prop_oneof![8 => 0i64..200, 1 => 0i64..1 << 31];
-    let record = (delta, timestamp, bytes(), bytes(), headers);
+    let record = (delta, timestamp.clone(), bytes(), bytes(), headers);
     let codec = 0i16..5;
     let producer = option::of((0i64.., 0i16.., 0i32..));
     (
@@ -36,8 +56,8 @@ fn batches() -> impl Strategy<Value = Batch> {
         codec,
         producer,
         any::<bool>(),
-        option::of(any::<i64>()),
-        option::of(any::<i64>()),
+        option::of(timestamp.clone()),
+        option::of(timestamp),
         vec(record, 0..20),
     )
         .prop_map(|(base_offset, codec, producer, transactional, append_time, delete_horizon, records)| {
@@ -126,6 +146,47 @@ proptest! {
         prop_assert_eq!(by_ranges(&read, section), (batch.records, false));
     }
 
+    /// A reader that we didn't write. (Without headers: it merges repeated ones, and wants UTF-8. Without codecs: it has none here. Times
+    /// don't wrap: it panics in a debug build where Java wraps.)
+    #[test]
+    fn what_is_built_is_read_by_the_kafka_protocol_crate(mut batch in batches_at((0i64..1 << 50).boxed())) {
+        batch.options = batch.options.compression(Compression::None);
+        batch.records.iter_mut().for_each(|record| record.headers.clear());
+        let mut bytes = bytes::Bytes::from(build(&batch));
+        let header = *RecordBatches::new(&bytes).next().expect("a batch").expect("whole").header();
+        let theirs = RecordBatchDecoder::decode(&mut bytes).expect("a batch");
+        prop_assert_eq!(theirs.version, 2);
+        prop_assert_eq!(theirs.records.len(), batch.records.len());
+        for (theirs, ours) in theirs.records.iter().zip(&batch.records) {
+            prop_assert_eq!(theirs.offset, ours.offset);
+            if header.timestamp_type() == TimestampType::CreateTime {
+                prop_assert_eq!(theirs.timestamp, ours.timestamp);
+            }
+            prop_assert_eq!((theirs.key.as_deref(), theirs.value.as_deref()), (ours.key.as_deref(), ours.value.as_deref()));
+            prop_assert_eq!((theirs.producer_id, theirs.producer_epoch), (header.producer_id, header.producer_epoch));
+            prop_assert_eq!(theirs.transactional, header.is_transactional());
+            prop_assert_eq!(theirs.delete_horizon, header.has_delete_horizon());
+            prop_assert_eq!(theirs.partition_leader_epoch, header.partition_leader_epoch);
+        }
+    }
+
+    /// What a caller keeps of a batch, its header and inflated section, gives the same records again.
+    #[test]
+    fn a_kept_section_is_read_again(batch in batches()) {
+        let bytes = build(&batch);
+        let read = RecordBatches::new(&bytes).next().expect("a batch").expect("whole");
+        let mut decompressor = Decompressor::new();
+        let section = read.section(&mut decompressor).expect("inflates").to_vec();
+        let taken = decompressor.take_inflated();
+        if read.header().compression() == Ok(Compression::None) {
+            prop_assert!(taken.is_empty());
+        } else {
+            prop_assert_eq!(&taken, &section);
+        }
+        prop_assert_eq!(decompressor.scratch_bytes(), 0);
+        prop_assert_eq!(fast(&read, &section), (batch.records, false));
+    }
+
     #[test]
     fn the_fast_reader_is_the_slow_one(
         batch in batches(),
@@ -195,6 +256,41 @@ fn every_prefix_of_a_vector_is_a_shorter_read() {
             );
         }
     }
+}
+
+/// As a file is read: a piece at a time, asking for what is missing.
+#[test]
+fn a_run_in_pieces_is_what_it_is_as_a_whole() {
+    let (mut runs, mut broken) = (0, 0);
+    for entry in entries(Area::Records) {
+        let run = entry.read_bin();
+        if run.len() > CHANGED_VECTOR_BYTES_MAX {
+            continue;
+        }
+        let mut batches = RecordBatches::new(&run);
+        let place = |batch: RecordBatch<'_>| (batch.position(), *batch.header());
+        let whole: Vec<_> = batches.by_ref().map(|batch| batch.map(place)).collect();
+        for piece in [1, 7, 61, 1000] {
+            let (mut pieces, mut start, mut end) = (Vec::new(), 0, 0);
+            loop {
+                let mut batches = RecordBatches::starting_at(&run[start..end], start);
+                pieces.extend(batches.by_ref().map(|batch| batch.map(place)));
+                start = RecordBatches::position(&batches);
+                let missing = batches.bytes_missing();
+                let failed = matches!(pieces.last(), Some(Err(_)));
+                assert_eq!(missing == 0, failed, "{entry}: after an error nothing is missing, else something is");
+                if failed || end == run.len() {
+                    break;
+                }
+                end = (end + missing.min(piece)).min(run.len());
+            }
+            assert_eq!(pieces, whole, "{entry} in pieces of {piece}");
+            assert_eq!(start, RecordBatches::position(&batches), "{entry} in pieces of {piece}");
+        }
+        runs += 1;
+        broken += usize::from(matches!(whole.last(), Some(Err(_))));
+    }
+    assert!(runs > 100 && broken > 5, "{runs} runs, {broken} of them broken");
 }
 
 /// Each cut of each compressed payload, with length and CRC put right: an error, or the records that are there; never more.

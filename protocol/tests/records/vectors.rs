@@ -4,15 +4,12 @@ use crate::common::{Area, Entry, entries, index, report};
 use crate::consumer::{Consumed, Fetch, consume};
 use crate::expected::{batch_differences, records_crc32c, records_json};
 use bytes::Bytes;
-use ottla_protocol::compression::Decompressor;
+use ottla_protocol::compression::{BATCH_INFLATED_BYTES_MAX_DEFAULT, Decompressor};
 use ottla_protocol::message::FetchResponse;
 use ottla_protocol::record::{AbortedTransactions, RecordBatches, Visibility};
 use ottla_protocol::{DecodeErrorKind, Message, ResponseHeader};
 use serde_json::Value;
 use std::collections::BTreeMap;
-
-/// What a batch may inflate to in these tests; the bombs hold a gigabyte.
-const INFLATED_BYTES_MAX: usize = 32 << 20;
 
 /// Failures, each with its vector's name, and how often each kind of case ran.
 #[derive(Default)]
@@ -47,7 +44,7 @@ fn read(entry: &Entry) -> (Vec<u8>, Value) {
 #[test]
 fn vectors_of_records_are_read_as_kafka_reads_them() {
     let mut tally = Tally::default();
-    let mut decompressor = Decompressor::with_limit(INFLATED_BYTES_MAX);
+    let mut decompressor = Decompressor::new();
     for entry in entries(Area::Records).iter().filter(|entry| entry.kind == "records") {
         let (run, json) = read(entry);
         tally.count("vectors");
@@ -238,7 +235,7 @@ fn never_back(case: &Value, java: &Delivered) -> i64 {
 #[test]
 fn vectors_of_malformed_records_end_as_they_must() {
     let mut tally = Tally::default();
-    let mut decompressor = Decompressor::with_limit(INFLATED_BYTES_MAX);
+    let mut decompressor = Decompressor::new();
     for entry in entries(Area::Records).iter().filter(|entry| entry.kind == "malformed") {
         let (run, json) = read(entry);
         tally.count("vectors");
@@ -255,7 +252,7 @@ fn vectors_of_malformed_records_end_as_they_must() {
             if key.starts_with("consumer") {
                 tally.count("consumer runs");
                 let consumed = consume(&run, &Fetch::of(case), &mut decompressor);
-                assert!(decompressor.scratch_bytes() <= INFLATED_BYTES_MAX, "{}", entry.name);
+                assert!(decompressor.scratch_bytes() <= BATCH_INFLATED_BYTES_MAX_DEFAULT, "{}", entry.name);
                 let case = Case {
                     consumed,
                     case,

@@ -55,6 +55,14 @@ pub struct StreamOptions {
 /// Options that Spark accepts in bounded reads without an effect.
 const STREAM_ONLY: &[&str] =
     &["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "checkpointLocation", "queryName"];
+/// Options that are checked and then have no effect here, each with what happens instead.
+const CHECKED_ONLY: &[(&str, &str)] = &[
+    ("minPartitions", "each partition is read as one range"),
+    ("maxRecordsPerPartition", "each partition is read as one range"),
+    ("fetchOffset.numRetries", "look-ups are tried until kafka.default.api.timeout.ms has passed"),
+    ("fetchOffset.retryIntervalMs", "the pauses are those of kafka.retry.backoff.ms and kafka.retry.backoff.max.ms"),
+    ("groupIdPrefix", "no group is joined to read"),
+];
 /// The client setting under which the listener that people pair with Spark takes its group.
 const COMMIT_GROUP: &str = "consumer.commit.groupid";
 
@@ -105,6 +113,9 @@ impl StreamOptions {
         }
         for name in STREAM_ONLY.iter().filter(|name| pairs.get(name).is_some()) {
             warnings.push(format!("option '{name}' is for streams; a bounded read ignores it"));
+        }
+        for (name, instead) in CHECKED_ONLY.iter().filter(|(name, _)| pairs.get(name).is_some()) {
+            warnings.push(format!("option '{name}' has no effect: {instead}"));
         }
         let flag = |name, default| pairs.get(name).map_or(Ok(default), |value| boolean(name, value));
         Ok(Self {
@@ -444,9 +455,21 @@ mod tests {
 
     #[test]
     fn settings_without_effect_warn_once_each() {
-        let options =
-            options(&[("kafka.max.poll.records", "5"), ("maxOffsetsPerTrigger", "5"), ("kafka.group.id", "g")])
-                .unwrap();
-        assert_eq!(options.warnings.len(), 3, "{:?}", options.warnings);
+        let without_effect = [
+            ("kafka.max.poll.records", "5"),
+            ("kafka.group.id", "g"),
+            ("maxOffsetsPerTrigger", "5"),
+            ("minPartitions", "8"),
+            ("maxRecordsPerPartition", "1000"),
+            ("fetchOffset.numRetries", "3"),
+            ("fetchOffset.retryIntervalMs", "10"),
+            ("groupIdPrefix", "p"),
+        ];
+        let warnings = options(&without_effect).unwrap().warnings;
+        assert_eq!(warnings.len(), without_effect.len(), "{warnings:?}");
+        for (name, _) in without_effect {
+            let name = name.trim_start_matches("kafka.");
+            assert!(warnings.iter().any(|warning| warning.contains(&format!("'{name}'"))), "{name}: {warnings:?}");
+        }
     }
 }

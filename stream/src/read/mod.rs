@@ -1,23 +1,24 @@
 //! Reading the ranges of a batch: several decoders side by side, each range in offset order, and every record to the writer of its range.
 
+mod prefilter;
 mod range;
+mod wanted;
 
 pub use range::RangeCounts;
 
 use crate::{
-    BoundFilter, DataLoss, Error, Filter, LossKind, LostRange, OffsetRange, ReadError, ReadErrorKind, RecordWriter,
-    Result, Sink,
+    DataLoss, Error, Filter, LossKind, LostRange, OffsetRange, ReadError, ReadErrorKind, RecordWriter, Result, Sink,
 };
-use ottla_client::{
-    Client, CompletedFetch, FetchError, FetchErrorKind, FetchTarget, Fetcher, IsolationLevel, TopicPartition,
-};
+use ottla_client::{Client, CompletedFetch, FetchError, FetchErrorKind, FetchTarget, Fetcher, TopicPartition};
 use ottla_protocol::{Uuid, compression::Decompressor, record::AbortedTransactions};
+use prefilter::Prefilter;
 use range::{RangeReader, Tools};
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
 use tokio::task::JoinSet;
+use wanted::Wanted;
 
 /// How a batch is read.
 #[derive(Clone, Debug)]
@@ -92,6 +93,10 @@ impl ReadProgress {
         self.hits.load(Ordering::Relaxed)
     }
 
+    fn skip(&self, offsets: i64) {
+        self.offsets.fetch_add(u64::try_from(offsets).unwrap_or(0), Ordering::Relaxed);
+    }
+
     fn add(&self, offsets: i64, before: RangeCounts, after: RangeCounts) {
         self.offsets.fetch_add(u64::try_from(offsets).unwrap_or(0), Ordering::Relaxed);
         self.records.fetch_add(after.records - before.records, Ordering::Relaxed);
@@ -130,13 +135,15 @@ pub(crate) async fn read_ranges<S: Sink>(
             outcome.ranges.extend(group.iter().map(skipped));
             continue;
         }
-        let read = ReadGroup::start(client, group, filter, sink, settings, left.unwrap_or(u64::MAX), progress)?;
+        let wanted = wanted::wanted(client, group, filter).await;
+        let read = ReadGroup::start(client, group, wanted, sink, settings, left.unwrap_or(u64::MAX), progress)?;
         for reader in read.run(settings.parallelism).await? {
             left = left.map(|left| left.saturating_sub(reader.counts.hits));
+            let position = reader.end_position();
             outcome.lost.extend(reader.lost);
             outcome.ranges.push(RangeOutcome {
+                position,
                 range: reader.range,
-                position: reader.position,
                 leader_epoch: reader.leader_epoch,
                 counts: reader.counts,
                 reached: true,
@@ -164,7 +171,7 @@ impl<W: RecordWriter> ReadGroup<W> {
     fn start<S: Sink<Writer = W>>(
         client: &Client,
         ranges: &[PlannedRange],
-        filter: &Filter,
+        wanted: Vec<Wanted>,
         sink: &S,
         settings: &ReadSettings,
         hits_max: u64,
@@ -173,18 +180,31 @@ impl<W: RecordWriter> ReadGroup<W> {
         let config = client.config();
         let mut slots = Vec::with_capacity(ranges.len());
         let mut targets = Vec::with_capacity(ranges.len());
-        for planned in ranges {
+        for (planned, wanted) in ranges.iter().zip(wanted) {
             let range = planned.range.clone();
             targets.push(FetchTarget {
                 partition: TopicPartition::new(range.topic.clone(), range.partition),
                 topic_id: planned.topic_id,
-                from_offset: range.from_offset,
-                until_offset: range.until_offset,
+                from_offset: wanted.offsets.start,
+                until_offset: wanted.offsets.end,
                 known_end: planned.known_end,
             });
+            progress.skip(range.size() - (wanted.offsets.end - wanted.offsets.start));
             let writer = sink.writer(&range)?;
-            let filter = filter.bind(&range.topic, range.partition);
-            let reader = reader(range, filter, hits_max, config.isolation_level, config.check_crcs);
+            let reader = RangeReader {
+                position: wanted.offsets.start,
+                until: wanted.offsets.end,
+                range,
+                leader_epoch: None,
+                counts: RangeCounts::default(),
+                prefilter: Prefilter::new(&wanted.filter),
+                timestamp_min: wanted.filter.timestamp_lower_bound(),
+                filter: wanted.filter,
+                hits_max,
+                lost: Vec::new(),
+                isolation: config.isolation_level,
+                check_crcs: config.check_crcs,
+            };
             slots.push(Mutex::new(Some(Slot { reader, writer })));
         }
         let fetcher = Fetcher::start(client, targets);
@@ -239,7 +259,9 @@ impl<W: RecordWriter> ReadGroup<W> {
         let (position, counts) = (reader.position, reader.counts);
         reader.note_loss(fetch);
         self.check_loss(reader)?;
-        let result = reader.read(fetch, tools, &mut slot.writer).map_err(|source| read_error(reader, source));
+        let result = reader
+            .read(fetch.records(), fetch.aborted_transactions(), tools, &mut slot.writer)
+            .map_err(|source| read_error(reader, source));
         self.progress.add(reader.position - position, counts, reader.counts);
         if reader.is_done() {
             self.fetcher.finish(index);
@@ -291,26 +313,6 @@ impl<W: RecordWriter> ReadGroup<W> {
         if let Some(place) = self.slots.get(index) {
             *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(slot);
         }
-    }
-}
-
-fn reader(
-    range: OffsetRange,
-    filter: BoundFilter,
-    hits_max: u64,
-    isolation: IsolationLevel,
-    check_crcs: bool,
-) -> RangeReader {
-    RangeReader {
-        position: range.from_offset,
-        range,
-        leader_epoch: None,
-        counts: RangeCounts::default(),
-        filter,
-        hits_max,
-        lost: Vec::new(),
-        isolation,
-        check_crcs,
     }
 }
 

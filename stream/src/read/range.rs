@@ -3,17 +3,20 @@
 //! Nothing here waits, allocates, locks or logs for a record. A batch's header decides first: control batches and aborted transactions are
 //! never delivered, and the position moves by the header's next offset, since compaction, markers and aborted records leave gaps.
 
+use super::prefilter::Prefilter;
 use crate::{BoundFilter, LossKind, LostRange, OffsetRange, ReadErrorKind, RecordWriter};
 use ottla_client::{CompletedFetch, IsolationLevel};
 use ottla_protocol::{
     compression::Decompressor,
-    record::{AbortedTransactions, RecordBatch, RecordBatches, Visibility},
+    message::AbortedTransaction,
+    record::{AbortedTransactions, BatchHeader, RecordBatch, RecordBatches, Records, Visibility},
 };
 
 /// What was seen of a range so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RangeCounts {
-    /// Records looked at: those the filter saw.
+    /// Records looked at. Batches that are skipped before they are inflated, and offsets that are never fetched, since the filter can't keep
+    /// anything there, are not counted.
     pub records: u64,
     /// Bytes of their values.
     pub value_bytes: u64,
@@ -32,12 +35,17 @@ pub(super) struct Tools {
 #[derive(Debug)]
 pub(super) struct RangeReader {
     pub(super) range: OffsetRange,
+    /// Where the part of the range that the filter may keep something of ends, exclusive. Nothing is read from there on.
+    pub(super) until: i64,
     /// The next offset to read; everything before it in the range is done.
     pub(super) position: i64,
     /// The leader epoch of the last batch read, if it had one.
     pub(super) leader_epoch: Option<i32>,
     pub(super) counts: RangeCounts,
     pub(super) filter: BoundFilter,
+    pub(super) prefilter: Option<Prefilter>,
+    /// Batches whose latest record is earlier hold nothing that the filter keeps; milliseconds since the epoch.
+    pub(super) timestamp_min: Option<i64>,
     /// After so many hits the range ends.
     pub(super) hits_max: u64,
     pub(super) lost: Vec<LostRange>,
@@ -48,25 +56,25 @@ pub(super) struct RangeReader {
 impl RangeReader {
     /// Whether the range is done.
     pub(super) fn is_done(&self) -> bool {
-        self.position >= self.range.until_offset || self.counts.hits >= self.hits_max
+        self.position >= self.until || self.counts.hits >= self.hits_max
     }
 
-    /// Reads one piece.
+    /// The next offset after what was looked at; the end of the range when all that matters of it was.
+    pub(super) fn end_position(&self) -> i64 {
+        if self.position >= self.until { self.range.until_offset } else { self.position }
+    }
+
+    /// Reads one piece: batches, and the aborted transactions that may be among them.
     pub(super) fn read<W: RecordWriter>(
         &mut self,
-        fetch: &CompletedFetch,
+        batches: &[u8],
+        aborted: &[AbortedTransaction],
         tools: &mut Tools,
         writer: &mut W,
     ) -> Result<(), ReadErrorKind> {
-        tools.aborted.reset(
-            match self.isolation {
-                IsolationLevel::ReadUncommitted => &[][..],
-                IsolationLevel::ReadCommitted => fetch.aborted_transactions(),
-            }
-            .iter()
-            .map(|aborted| (aborted.producer_id, aborted.first_offset)),
-        );
-        for batch in RecordBatches::new(fetch.records()) {
+        let aborted = if self.isolation == IsolationLevel::ReadCommitted { aborted } else { &[] };
+        tools.aborted.reset(aborted.iter().map(|aborted| (aborted.producer_id, aborted.first_offset)));
+        for batch in RecordBatches::new(batches) {
             let batch = batch?;
             if self.check_crcs {
                 batch.check_crc()?;
@@ -74,21 +82,28 @@ impl RangeReader {
             // Every batch, before any reason to skip it: a marker ends its producer's aborted records.
             let visibility = tools.aborted.observe(&batch, &mut tools.decompressor)?;
             let header = batch.header();
-            if visibility == Visibility::Deliver && header.next_offset() > self.position {
+            let delivers = visibility == Visibility::Deliver && header.next_offset() > self.position;
+            if delivers && !self.is_too_early(header) {
                 self.read_batch(&batch, &mut tools.decompressor, writer)?;
             }
             if self.counts.hits >= self.hits_max {
                 return Ok(());
             }
-            self.position = self.position.max(header.next_offset().min(self.range.until_offset));
+            self.position = self.position.max(header.next_offset().min(self.until));
             if header.partition_leader_epoch >= 0 {
                 self.leader_epoch = Some(header.partition_leader_epoch);
             }
-            if self.position >= self.range.until_offset {
+            if self.position >= self.until {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Whether the whole batch lies before what the filter wants, so that it need not be inflated. (A batch tells its latest time, not its
+    /// earliest.)
+    fn is_too_early(&self, header: &BatchHeader) -> bool {
+        header.magic == 2 && self.timestamp_min.is_some_and(|min| header.max_timestamp < min)
     }
 
     fn read_batch<W: RecordWriter>(
@@ -97,16 +112,42 @@ impl RangeReader {
         decompressor: &mut Decompressor,
         writer: &mut W,
     ) -> Result<(), ReadErrorKind> {
-        let (from, until) = (self.position, self.range.until_offset);
+        let header = batch.header();
+        let section = batch.section(decompressor)?;
+        let records = header.records(section).map_err(|error| batch.error(error))?;
+        // Out of the struct for the time of the loop, which changes the rest of it.
+        let prefilter = self.prefilter.take();
+        let result = match &prefilter {
+            Some(prefilter) if header.magic == 2 && Prefilter::pays_for(section, header.records_count) => {
+                let mut hits = prefilter.hits(section);
+                self.read_records(batch, records, writer, |end| hits.any_before(end))
+            }
+            _ => self.read_records(batch, records, writer, |_| true),
+        };
+        self.prefilter = prefilter;
+        result
+    }
+
+    /// The loop over records. `may_keep` says of the record that ends at a byte of the section whether the filter need look at it.
+    #[inline(always)]
+    fn read_records<W: RecordWriter>(
+        &mut self,
+        batch: &RecordBatch<'_>,
+        mut records: Records<'_>,
+        writer: &mut W,
+        mut may_keep: impl FnMut(usize) -> bool,
+    ) -> Result<(), ReadErrorKind> {
+        let (from, until) = (self.position, self.until);
         let mut counts = self.counts;
-        for record in batch.records(decompressor)? {
+        while let Some(record) = records.next() {
             let record = record.map_err(|error| batch.error(error))?;
+            let may_keep = may_keep(records.position());
             if record.offset < from || record.offset >= until {
                 continue;
             }
             counts.records += 1;
             counts.value_bytes += record.value.map_or(0, |value| value.len() as u64);
-            if self.filter.keep(&record) {
+            if may_keep && self.filter.keep(&record) {
                 counts.hits += 1;
                 writer.write(&record);
                 if counts.hits >= self.hits_max {
@@ -156,5 +197,149 @@ impl RangeReader {
             self.lost.push(LostRange { range, kind, log_start_offset, log_end_offset });
             self.position = until_offset;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Filter, SinkError};
+    use ottla_protocol::{
+        compression::{Compression, Compressor},
+        record::{OwnedHeaders, Record, RecordBatchBuilder, RecordBatchOptions, TimestampType},
+    };
+    use proptest::prelude::*;
+
+    /// Offset, timestamp, key, value, header value.
+    type Row = (i64, i64, Option<String>, Option<String>, Option<String>);
+
+    struct Collect(Vec<i64>);
+
+    impl RecordWriter for Collect {
+        fn write(&mut self, record: &Record<'_>) {
+            self.0.push(record.offset);
+        }
+        async fn flush(&mut self) -> Result<(), SinkError> {
+            Ok(())
+        }
+        async fn finish(self) -> Result<(), SinkError> {
+            Ok(())
+        }
+    }
+
+    fn reader(filter: &Filter, from_offset: i64, until_offset: i64, fast: bool) -> RangeReader {
+        let filter = filter.bind("t", 0);
+        RangeReader {
+            range: OffsetRange { topic: "t".to_owned(), partition: 0, from_offset, until_offset },
+            until: until_offset,
+            position: from_offset,
+            leader_epoch: None,
+            counts: RangeCounts::default(),
+            prefilter: Prefilter::new(&filter).filter(|_| fast),
+            timestamp_min: filter.timestamp_lower_bound().filter(|_| fast),
+            filter,
+            hits_max: u64::MAX,
+            lost: Vec::new(),
+            isolation: IsolationLevel::ReadUncommitted,
+            check_crcs: true,
+        }
+    }
+
+    fn kept(reader: &mut RangeReader, batches: &[u8]) -> Vec<i64> {
+        let mut tools = Tools { decompressor: Decompressor::new(), aborted: AbortedTransactions::default() };
+        let mut collect = Collect(Vec::new());
+        reader.read(batches, &[], &mut tools, &mut collect).unwrap();
+        collect.0
+    }
+
+    fn batch(rows: &[Row], codec: Compression) -> Vec<u8> {
+        let mut builder = RecordBatchBuilder::new(RecordBatchOptions::new(rows[0].0).compression(codec));
+        for (offset, timestamp, key, value, header) in rows {
+            let mut headers = OwnedHeaders::default();
+            if let Some(header) = header {
+                headers.push(b"abc", Some(header.as_bytes()));
+            }
+            let record = Record {
+                offset: *offset,
+                timestamp: *timestamp,
+                timestamp_type: TimestampType::CreateTime,
+                key: key.as_ref().map(String::as_bytes),
+                value: value.as_ref().map(String::as_bytes),
+                headers: headers.as_headers(),
+            };
+            builder.append(&record).unwrap();
+        }
+        builder.build(&mut Compressor::new()).unwrap().to_vec()
+    }
+
+    fn text() -> impl Strategy<Value = Option<String>> {
+        proptest::option::weighted(0.8, "[abc]{0,9}")
+    }
+
+    fn condition() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "[abc]{3,4}".prop_map(|text| format!("value LIKE '%{text}%'")),
+            "[abc]{3}".prop_map(|text| format!("value LIKE '{text}%'")),
+            "[abc]{3,5}".prop_map(|text| format!("key = '{text}'")),
+            ("[abc]{3}", "[abc]{4}").prop_map(|(a, b)| format!("value IN ('{a}', '{b}', 'abcabc')")),
+            "[abc]{3}".prop_map(|text| format!("headers['abc'] = '{text}'")),
+            "[abc]{3}".prop_map(|text| format!("value NOT LIKE '%{text}%'")),
+            (0i64..60).prop_map(|time| format!("timestamp >= {time}")),
+            (0i64..60).prop_map(|time| format!("timestamp < {time}")),
+            (0i64..60).prop_map(|offset| format!("offset > {offset}")),
+            Just("key IS NULL".to_owned()),
+        ]
+    }
+
+    fn expression() -> impl Strategy<Value = String> {
+        condition().prop_recursive(3, 8, 2, |inner| {
+            prop_oneof![
+                (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} AND {b})")),
+                (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} OR {b})")),
+                inner.prop_map(|a| format!("NOT ({a})")),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_fast_way_keeps_what_the_slow_way_keeps(
+            rows in proptest::collection::vec((1i64..3, 0i64..60, text(), text(), text()), 1..40),
+            sizes in proptest::collection::vec(1usize..9, 1..8),
+            codec in prop_oneof![Just(Compression::None), Just(Compression::Lz4), Just(Compression::Gzip)],
+            expression in expression(),
+            (from, length) in (0i64..30, 0i64..60),
+        ) {
+            let mut offset = -1;
+            let rows: Vec<Row> = rows.into_iter().map(|(step, time, key, value, header)| { offset += step; (offset, time, key, value, header) }).collect();
+            let mut run = Vec::new();
+            let (mut rest, mut sizes) = (rows.as_slice(), sizes.into_iter().cycle());
+            while !rest.is_empty() {
+                let (some, more) = rest.split_at(sizes.next().unwrap().min(rest.len()));
+                run.extend(batch(some, codec));
+                rest = more;
+            }
+            let filter: Filter = expression.parse().unwrap();
+            let (mut fast, mut slow) = (reader(&filter, from, from + length, true), reader(&filter, from, from + length, false));
+            prop_assert_eq!(kept(&mut fast, &run), kept(&mut slow, &run), "{}", expression);
+            prop_assert_eq!(fast.position, slow.position);
+            prop_assert_eq!(fast.counts.hits, slow.counts.hits);
+            if filter.bind("t", 0).timestamp_lower_bound().is_none() {
+                prop_assert_eq!(fast.counts, slow.counts);
+            }
+        }
+    }
+
+    #[test]
+    fn batches_before_a_time_are_not_inflated() {
+        let rows = [(0, 5, None, Some("abc".to_owned()), None)];
+        let mut run = batch(&rows, Compression::Gzip);
+        let damaged = run.len() - 3;
+        run[damaged] ^= 1;
+        let filter: Filter = "timestamp >= 6".parse().unwrap();
+        let mut reader = reader(&filter, 0, 1, true);
+        reader.check_crcs = false;
+        assert!(kept(&mut reader, &run).is_empty());
+        assert_eq!((reader.position, reader.counts.records), (1, 0), "what can't be inflated was never looked at");
     }
 }

@@ -13,26 +13,47 @@ use std::io::Write;
 /// Writes records of one partition as JSON lines. What is the same for all of them is made once.
 #[derive(Clone, Debug)]
 pub struct JsonRow {
-    topic_and_partition: Vec<u8>,
+    /// Members of the object, each with a comma before it.
+    constant: Vec<u8>,
     include_headers: bool,
 }
 
 impl JsonRow {
     /// Rows of `partition` of `topic`; with the column `headers` if `include_headers`.
     pub fn new(topic: &str, partition: i32, include_headers: bool) -> Self {
-        let mut topic_and_partition = b",\"topic\":".to_vec();
-        text(&mut topic_and_partition, topic);
-        integer(&mut topic_and_partition, b",\"partition\":", partition.into());
-        Self { topic_and_partition, include_headers }
+        let mut constant = b",\"topic\":".to_vec();
+        text(&mut constant, topic);
+        integer(&mut constant, b",\"partition\":", partition.into());
+        Self { constant, include_headers }
+    }
+
+    /// Rows of records that are in no topic, a file's: `columns` stand in the place of topic and partition. Always with the column
+    /// `headers`.
+    pub fn with_columns(columns: &serde_json::Map<String, serde_json::Value>) -> Self {
+        let mut constant = Vec::new();
+        for (name, value) in columns {
+            constant.push(b',');
+            text(&mut constant, name);
+            // Writing to a vector can't fail.
+            let _ = write!(constant, ":{value}");
+        }
+        Self { constant, include_headers: true }
     }
 
     /// Appends `record` and a line feed to `out`. Allocates only where `out` has to grow.
+    #[inline]
     pub fn write(&self, out: &mut Vec<u8>, record: &Record<'_>) {
+        self.write_with(out, record, |_| {});
+    }
+
+    /// The same with more columns at the end: `more` appends them, each with a comma before it.
+    #[inline]
+    pub fn write_with(&self, out: &mut Vec<u8>, record: &Record<'_>, more: impl FnOnce(&mut Vec<u8>)) {
         out.extend_from_slice(b"{\"key\":");
         let key_is_text = bytes(out, record.key);
         out.extend_from_slice(b",\"value\":");
         let value_is_text = bytes(out, record.value);
-        out.extend_from_slice(&self.topic_and_partition);
+        out.extend_from_slice(&self.constant);
         integer(out, b",\"offset\":", record.offset);
         integer(out, b",\"timestamp\":", record.timestamp);
         integer(out, b",\"timestampType\":", timestamp_type(record.timestamp_type));
@@ -41,6 +62,7 @@ impl JsonRow {
             headers(out, &record.headers);
         }
         encodings(out, key_is_text, value_is_text);
+        more(out);
         out.extend_from_slice(b"}\n");
     }
 }
@@ -172,6 +194,19 @@ mod tests {
             json!({"key": null, "value": "", "topic": "lo\"gs", "partition": 3, "offset": 7, "timestamp": 1_700_000_000_000_i64, "timestampType": 0})
         );
         assert_eq!(row(&record(Some(b""), None), true)["headers"], Value::Null);
+    }
+
+    #[test]
+    fn other_columns_stand_in_the_place_of_topic_and_partition() {
+        let columns = json!({"fi\"le": "a\nb", "count": 3, "codec": null});
+        let mut out = Vec::new();
+        let rows = JsonRow::with_columns(columns.as_object().unwrap());
+        rows.write_with(&mut out, &record(None, None), |out| out.extend_from_slice(b",\"sequence\":5"));
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "{\"key\":null,\"value\":null,\"fi\\\"le\":\"a\\nb\",\"count\":3,\"codec\":null,\"offset\":7,\"timestamp\":1700000000000,\
+             \"timestampType\":0,\"headers\":null,\"sequence\":5}\n"
+        );
     }
 
     #[test]

@@ -1,14 +1,12 @@
 //! kcat and Apache Kafka's own tools against the embedded broker: what one writes, the others read.
-//!
-//! `OTTLA_KAFKA_LIB` names the folder with Kafka 4.3's jars. Without it, Java or kcat the tests fail and say what is missing; with
-//! `OTTLA_WITHOUT_KAFKA=1` they print what was left out instead.
 
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use kafka_protocol::messages::ApiKey;
 use ottla_embedded::EmbeddedBroker;
+use ottla_embedded::messages::ApiKey;
+use support::{Version, jars, java_or_skip};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
@@ -23,30 +21,10 @@ struct Tools {
 }
 
 impl Tools {
-    /// `None` when the tests may do without and a tool is missing.
-    async fn find(test: &str) -> Option<Self> {
-        let missing = match std::env::var_os("OTTLA_KAFKA_LIB").map(PathBuf::from) {
-            None => Some(
-                "OTTLA_KAFKA_LIB isn't set: it has to name the folder with the jars of Apache Kafka 4.3".to_owned(),
-            ),
-            Some(lib) if !lib.is_dir() => Some(format!("OTTLA_KAFKA_LIB names {}, which is no folder", lib.display())),
-            Some(kafka_lib) => {
-                if Command::new("java").arg("-version").output().await.is_err() {
-                    Some("there is no java on the PATH".to_owned())
-                } else if Command::new("kcat").arg("-V").output().await.is_err() {
-                    Some("there is no kcat on the PATH".to_owned())
-                } else {
-                    return Some(Self { kafka_lib });
-                }
-            }
-        };
-        let missing = missing.unwrap_or_default();
-        assert!(
-            std::env::var_os("OTTLA_WITHOUT_KAFKA").is_some_and(|value| value == "1"),
-            "{test} can't run: {missing}"
-        );
-        println!("left out: {test}, since {missing}");
-        None
+    /// `None` when the tests may do without.
+    fn find(left_out: &str) -> Option<Self> {
+        java_or_skip(left_out)?;
+        Some(Self { kafka_lib: jars(Version::V4_3).unwrap_or_else(|e| panic!("{e}")) })
     }
 
     /// Runs one of Kafka's command-line classes; returns what it printed.
@@ -71,7 +49,7 @@ async fn run(command: &mut Command, input: &str) -> String {
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .expect("the tool was found before");
+        .unwrap_or_else(|e| panic!("{command:?}: {e} (Debian: apt-get install openjdk-17-jdk-headless kcat)"));
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(input.as_bytes()).await.unwrap();
     drop(stdin);
@@ -93,7 +71,9 @@ fn sorted(text: &str) -> Vec<&str> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kcat_and_java_read_what_the_other_wrote_in_every_codec() {
-    let Some(tools) = Tools::find("kcat_and_java_read_what_the_other_wrote_in_every_codec").await else { return };
+    let Some(tools) = Tools::find("kcat and Java reading what the other wrote into the embedded broker") else {
+        return;
+    };
     let broker = EmbeddedBroker::builder().nodes(2).start().await.unwrap();
     let servers = broker.bootstrap_servers();
     for codec in CODECS {
@@ -166,7 +146,7 @@ async fn kcat_and_java_read_what_the_other_wrote_in_every_codec() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kcat_copes_with_an_older_broker() {
-    let Some(tools) = Tools::find("kcat_copes_with_an_older_broker").await else { return };
+    let Some(tools) = Tools::find("kcat against an embedded broker of old versions") else { return };
     // As Kafka 1.0 had them.
     let broker = EmbeddedBroker::builder()
         .api_versions(ApiKey::ApiVersions, 0..=1)
@@ -197,7 +177,7 @@ async fn kcat_copes_with_an_older_broker() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn java_administers_topics() {
-    let Some(tools) = Tools::find("java_administers_topics").await else { return };
+    let Some(tools) = Tools::find("Kafka's topic tool against the embedded broker") else { return };
     let broker = EmbeddedBroker::builder().nodes(3).start().await.unwrap();
     let servers = broker.bootstrap_servers();
     let server = ["--bootstrap-server", servers.as_str()];
@@ -231,7 +211,7 @@ async fn java_administers_topics() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn java_copies_in_transactions_some_of_them_aborted() {
-    let Some(tools) = Tools::find("java_copies_in_transactions_some_of_them_aborted").await else { return };
+    let Some(tools) = Tools::find("Java's transactions against the embedded broker") else { return };
     let broker = EmbeddedBroker::builder().nodes(2).start().await.unwrap();
     let servers = broker.bootstrap_servers();
     broker.create_topic("in", 1, &[]).unwrap();

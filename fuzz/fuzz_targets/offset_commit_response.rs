@@ -1,0 +1,7 @@
+//! The body of a OffsetCommit response: the first byte chooses the version.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ottla_protocol::message::OffsetCommitResponse;
+
+fuzz_target!(|data: &[u8]| ottla_fuzz::message::<OffsetCommitResponse>(data));
