@@ -46,7 +46,11 @@ fn segments(segment: &[u8], piece: usize) {
         pieces.extend(batches.by_ref().map(|batch| batch.map(|b| (b.position(), *b.header()))));
         start = batches.position();
         let missing = batches.bytes_missing();
-        assert_eq!(missing == 0, matches!(pieces.last(), Some(Err(_))), "after an error, and only then, nothing is wanted");
+        assert_eq!(
+            missing == 0,
+            matches!(pieces.last(), Some(Err(_))),
+            "after an error, and only then, nothing is wanted"
+        );
         if missing == 0 || end == segment.len() {
             break end - start;
         }
