@@ -22,7 +22,8 @@ impl ProcessedBatch {
     /// Where the group is further within the same topic, it stays there; the outcome says so.
     ///
     /// # Errors
-    /// [`Error::Commit`] with every partition that the group did not take, [`Error::Client`] when its coordinator can't be asked.
+    /// [`Error::Commit`] with every partition that the group did not take, [`Error::Client`] when its coordinator can't be asked or takes no
+    /// commit at all, as for a group with active members.
     pub async fn commit(&self, client: &Client, group: &str, query_id: &str) -> Result<CommitOutcome> {
         let partitions: Vec<TopicPartition> = self.offsets_to_commit().keys().cloned().collect();
         if partitions.is_empty() {

@@ -156,3 +156,64 @@ impl PartitionState {
         FetchError { target: self.index, partition: self.target.partition.clone(), position: self.fetch_offset, source }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TopicPartition;
+    use rand::{SeedableRng, rngs::SmallRng};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn state() -> PartitionState {
+        let target = FetchTarget {
+            partition: TopicPartition::new("t", 0),
+            topic_id: None,
+            from_offset: 0,
+            until_offset: 100,
+            known_end: 100,
+        };
+        PartitionState::new(0, 0, target, Backoff::new(100 * MS, 1000 * MS))
+    }
+
+    fn error() -> Error {
+        Error::Leaderless { partition: TopicPartition::new("t", 0) }
+    }
+
+    #[test]
+    fn tries_end_at_the_limit_counted_from_the_beginning_of_the_first() {
+        let (mut state, start, mut rng) = (state(), Instant::now(), SmallRng::seed_from_u64(3));
+        // The first try took 500 ms to fail.
+        let mut now = start + 500 * MS;
+        let mut tries = 0;
+        let ended = loop {
+            match state.failed(start, now, error(), 4000 * MS, &mut rng) {
+                Ok(pause) => now += pause,
+                Err(FetchErrorKind::Client(Error::DeadlineExceeded { after, .. })) => break after,
+                Err(other) => panic!("{other}"),
+            }
+            tries += 1;
+        };
+        assert!(ended <= 4000 * MS && ended >= 2700 * MS, "{ended:?}");
+        assert!((4..9).contains(&tries), "{tries}");
+        assert_eq!(state.time_left(start + 5000 * MS, 4000 * MS), Duration::ZERO);
+        state.advanced(10, 100);
+        assert_eq!(state.time_left(start + 5000 * MS, 4000 * MS), 4000 * MS, "something came: the count starts over");
+    }
+
+    #[test]
+    fn only_answers_with_room_for_it_count_as_nothing() {
+        let (mut state, start) = (state(), Instant::now());
+        let limit = 1000 * MS;
+        assert_eq!(state.nothing_came(start, 100, limit, true), None);
+        assert_eq!(state.nothing_came(start + 5000 * MS, 100, limit, true), None, "others took the room all the time");
+        assert_eq!(state.nothing_came(start + 5000 * MS, 0, limit, false), None);
+        assert_eq!(state.nothing_came(start + 5900 * MS, 0, limit, false), None);
+        assert_eq!(state.nothing_came(start + 6000 * MS, 0, limit, false), Some(limit));
+        state.advanced(10, 100);
+        assert_eq!(state.nothing_came(start + 9000 * MS, 0, limit, false), None);
+        // A range without end waits for ever.
+        state.target.until_offset = i64::MAX;
+        assert_eq!(state.nothing_came(start + 99_000 * MS, 0, limit, false), None);
+    }
+}

@@ -109,7 +109,8 @@ impl Engine {
         *refreshing = true;
         *asked = std::mem::take(stale);
         waiting.append(next);
-        for state in waiting.iter().filter_map(|index| self.partitions.get(*index)) {
+        // Whoever backs off now will wait for this look too.
+        for state in self.partitions.iter().filter(|state| state.status != Status::Finished) {
             limit = limit.min(state.time_left(now, api_timeout));
         }
         let selection = TopicSelection::Named(asked.iter().cloned().collect());

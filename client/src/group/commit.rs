@@ -22,8 +22,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::InvalidOffset`] for a negative offset, before anything is sent; the broker would store it. [`Error::Broker`] where the whole
-    /// request was refused, [`Error::DeadlineExceeded`] when the coordinator does not answer. Answers that a retry may better are retried
-    /// until `default.api.timeout.ms` has passed, and then stand in the result.
+    /// request was refused, as for a group with active members, [`Error::DeadlineExceeded`] when the coordinator does not answer. Answers
+    /// that a retry may better are retried until `default.api.timeout.ms` has passed, and then stand in the result.
     pub async fn commit_offsets(
         &self,
         group: &str,
