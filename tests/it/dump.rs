@@ -266,15 +266,28 @@ fn vectors_of_every_format_are_shown_as_kafkas_own_tool_shows_them() {
     assert!(compared > 80, "only {compared} vectors");
 }
 
+/// How much of what is shown of a vector is looked at.
+const SHOWN_BYTES_MAX: usize = 4 << 20;
+
 #[test]
 fn no_vector_makes_it_panic_and_what_it_shows_before_damage_is_whole() {
     for entry in index().iter().filter(|entry| entry["kind"] == "records" || entry["kind"] == "malformed") {
         let file = testdata(entry["bin"].as_str().expect("a name")).display().to_string();
         for flags in [&["dump"][..], &["dump", "--headers-only"]] {
-            let run = Ottla::new(flags.iter().copied().chain([file.as_str()])).run();
+            // A small vector may hold millions of records: the first of them will do.
+            let run =
+                Ottla::new(flags.iter().copied().chain([file.as_str()])).close_stdout_after(SHOWN_BYTES_MAX).run();
             assert!(matches!(run.code, Some(0 | 1)), "{file}: {:?} {:?}", run.code, run.stderr);
-            rows(&run.text());
-            assert_eq!(run.code == Some(1), run.stderr.contains(&format!("ottla: {file}: ")), "{file}: {}", run.stderr);
+            let whole_lines = run.stdout.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            rows(&String::from_utf8_lossy(&run.stdout[..whole_lines]));
+            if run.stdout.len() < SHOWN_BYTES_MAX {
+                assert_eq!(
+                    run.code == Some(1),
+                    run.stderr.contains(&format!("ottla: {file}: ")),
+                    "{file}: {}",
+                    run.stderr
+                );
+            }
         }
     }
 }
