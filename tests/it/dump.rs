@@ -486,6 +486,24 @@ fn shown_in(mut bytes: &[u8]) -> usize {
 }
 
 #[test]
+fn a_damaged_frame_is_told_with_its_place() {
+    let flags = ["--api", "Metadata", "--version", "0", "--response"];
+    // A correlation id, no brokers, no topics.
+    let good = b"\0\0\0\x0c\0\0\0\x01\0\0\0\0\0\0\0\0";
+    let short = b"\0\0\0\x08\0\0\0\x01\0\0\0\0";
+    for (after, part) in [
+        (&short[..], "frame at byte 16: MetadataResponse.topics at byte 28: "),
+        (&good[..15], "frame at byte 16: the last 15 bytes are no whole frame"),
+        (&[0xff; 4], "frame at byte 16: frame length -1 is outside "),
+        (&[0], "frame at byte 16: the last 1 bytes are no whole frame"),
+    ] {
+        let (code, lines, stderr) = Sample::new(&[&good[..], after].concat()).dump(&flags);
+        assert_eq!((code, lines.len()), (1, 1), "{stderr}");
+        assert!(stderr.starts_with(&format!("ottla: FILE: {part}")), "{part:?}: {stderr}");
+    }
+}
+
+#[test]
 fn wrong_use_is_one_sentence() {
     let wrong: [(&[&str], &str); 9] = [
         (&["--api", "Fetch"], "either --request or --response"),
