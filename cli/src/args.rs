@@ -270,6 +270,8 @@ impl Common {
         let mut pairs = Vec::new();
         if let Some(file) = &self.config {
             pairs.extend(file_pairs(file)?);
+            // A job's file serves the commands that read nothing as well: what it says of reading is not theirs.
+            pairs.retain(|(key, _)| source.is_some() || is_client_setting(key));
         }
         if let Some(servers) = &self.bootstrap_servers {
             pairs.push(("kafka.bootstrap.servers".to_owned(), servers.clone()));
@@ -283,6 +285,10 @@ impl Common {
         }
         Ok(pairs)
     }
+}
+
+fn is_client_setting(key: &str) -> bool {
+    key.get(..6).is_some_and(|prefix| prefix.eq_ignore_ascii_case("kafka."))
 }
 
 /// The options of a TOML file; tables nest by dots: `kafka.bootstrap.servers = "h:9092"`.

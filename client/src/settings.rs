@@ -36,7 +36,9 @@ pub enum SettingError {
         expected: String,
     },
     /// It would change how safe the connection is, in a way that is not supported yet.
-    #[error("'{key}' is not supported yet, and without it the connection would be less safe than asked for: {missing}")]
+    #[error(
+        "'{key}' asks for {missing}, which is not supported yet; it is refused, so that nothing is sent less safely than meant"
+    )]
     Unsupported {
         /// The setting.
         key: String,
@@ -145,6 +147,11 @@ const NO_EFFECT: &[&str] = &[
 ];
 
 impl ClientConfig {
+    /// Every setting of Kafka's consumer and admin clients that [`set`](Self::set) knows by its own name, whatever becomes of it.
+    pub fn settings() -> impl Iterator<Item = &'static str> {
+        APPLIED.iter().chain(SAFETY).chain(NO_EFFECT).copied()
+    }
+
     /// Sets `key`, a setting of Kafka's clients without the prefix `kafka.`, to `value`. White space around the value is ignored.
     ///
     /// # Errors
@@ -192,9 +199,9 @@ impl ClientConfig {
 }
 
 fn nearest(key: &str) -> Option<&'static str> {
-    let known = APPLIED.iter().chain(SAFETY).chain(NO_EFFECT).copied();
-    let (similarity, nearest) =
-        known.map(|known| (strsim::jaro_winkler(key, known), known)).max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    let (similarity, nearest) = ClientConfig::settings()
+        .map(|known| (strsim::jaro_winkler(key, known), known))
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))?;
     (similarity > 0.85).then_some(nearest)
 }
 
@@ -238,7 +245,11 @@ fn security_protocol(value: &str) -> Result<(), SettingError> {
     match value.to_ascii_uppercase().as_str() {
         "PLAINTEXT" => Ok(()),
         other @ ("SSL" | "SASL_PLAINTEXT" | "SASL_SSL") => {
-            let missing = if other == "SASL_PLAINTEXT" { "SASL" } else { "TLS" };
+            let missing = match other {
+                "SSL" => "TLS",
+                "SASL_PLAINTEXT" => "SASL",
+                _ => "TLS and SASL",
+            };
             Err(SettingError::Unsupported { key: format!("security.protocol={other}"), missing })
         }
         _ => Err(invalid("security.protocol", value, "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL")),

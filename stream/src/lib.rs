@@ -52,6 +52,7 @@ pub use filter::{BoundFilter, BytesColumn, Filter, IntColumn, LikeError, WhereEr
 pub use offset::{OffsetRange, OffsetRangeLimit, PartitionTimestamps, SourceOffset};
 pub use options::{OptionError, StartingOffsetsByTimestampStrategy, StreamOptions, client_config};
 pub use ottla_client::{Client, TopicPartition};
+pub use ottla_protocol::record::{Header, Headers, Record, TimestampType};
 pub use read::{RangeCounts, RangeOutcome, ReadProgress, ReadSettings};
 pub use sink::{JsonRow, LineFormat, LineSink, NullSink, RecordWriter, Sink};
 pub use strategy::ConsumerStrategy;

@@ -5,7 +5,7 @@ use crate::{
     args::{Common, Format, ReadArgs},
     failure::Failure,
     progress::Bar,
-    table::grouped,
+    table::{counted, grouped},
     usage::Usage,
 };
 use ottla_stream::{
@@ -27,14 +27,14 @@ pub(crate) async fn run(common: &Common, args: &ReadArgs) -> Result<(), Failure>
     };
     let options = StreamOptions::from_pairs(common.pairs(Some(&args.source))?)?;
     warn(&options.warnings);
-    let group = args.commit_group.as_deref().or(options.commit_group.as_deref());
-    if group == Some("") {
-        return Err(Failure::usage("--commit-group is empty: a group has a name"));
-    }
+    let group = group(args.commit_group.as_deref(), options.commit_group.as_deref())?;
     let committing = Cell::new(false);
     let work = async {
         let client = connect(options.client.clone()).await?;
         let batch = options.plan(&client).await?;
+        if batch.offset_ranges().next().is_none() {
+            warn(&[format!("nothing to read: {} matches no topic", options.strategy)]);
+        }
         let mut settings = ReadSettings::default();
         settings.fail_on_data_loss = options.fail_on_data_loss;
         settings.parallelism = parallelism(common);
@@ -57,6 +57,17 @@ pub(crate) async fn run(common: &Common, args: &ReadArgs) -> Result<(), Failure>
     let (processed, committed) = until_interrupted(work, interrupted).await?;
     report(common.json, &processed, group.zip(committed.as_ref()), start.elapsed());
     Ok(())
+}
+
+/// The group to commit to. Two names for it are a mistake that would commit to the wrong one.
+fn group<'a>(flag: Option<&'a str>, option: Option<&'a str>) -> Result<Option<&'a str>, Failure> {
+    match (flag, option) {
+        (Some(""), _) => Err(Failure::usage("--commit-group is empty: a group has a name")),
+        (Some(flag), Some(option)) if flag != option => Err(Failure::usage(format!(
+            "--commit-group is '{flag}' and option 'kafka.consumer.commit.groupid' is '{option}': which of them?"
+        ))),
+        _ => Ok(flag.or(option)),
+    }
 }
 
 async fn process(
@@ -95,7 +106,7 @@ fn report(json: bool, processed: &ProcessedBatch, commit: Option<(&str, &CommitO
         }
     }
     let (counts, usage) = (processed.counts(), Usage::now());
-    let ranges = processed.ranges().len();
+    let ranges = processed.ranges().iter().filter(|range| range.reached).count();
     if json {
         let committed = commit.map(|(_, outcome)| {
             let mut topics: BTreeMap<&str, BTreeMap<String, i64>> = BTreeMap::new();
@@ -118,14 +129,16 @@ fn report(json: bool, processed: &ProcessedBatch, commit: Option<(&str, &CommitO
         eprintln!("{totals}");
         return;
     }
+    let lost: i64 = processed.lost().iter().map(|lost| lost.range.size()).sum();
+    let lost = if lost == 0 { String::new() } else { format!(", {} lost", counted(lost.unsigned_abs(), "offset")) };
     let committed = commit.map_or(String::new(), |(group, outcome)| {
-        format!(", {} partitions committed to group '{group}'", grouped(outcome.committed.len() as u64))
+        format!(", {} committed to group '{group}'", counted(outcome.committed.len() as u64, "partition"))
     });
     eprintln!(
-        "{} records ({} value bytes) in {} ranges, {} kept{committed}; {:.2} s, {:.2} CPU s, {} MiB",
-        grouped(counts.records),
+        "{} ({} value bytes) in {}, {} kept{lost}{committed}; {:.2} s, {:.2} CPU s, {} MiB",
+        counted(counts.records, "record"),
         grouped(counts.value_bytes),
-        grouped(ranges as u64),
+        counted(ranges as u64, "range"),
         grouped(counts.hits),
         wall.as_secs_f64(),
         usage.cpu.as_secs_f64(),

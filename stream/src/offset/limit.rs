@@ -30,16 +30,19 @@ impl OffsetRangeLimit {
         match text.trim() {
             word if word.eq_ignore_ascii_case("earliest") => Ok(Self::Earliest),
             word if word.eq_ignore_ascii_case("latest") => Ok(Self::Latest),
-            json => json.parse().map(Self::Specific),
+            json if json.starts_with('{') => json.parse().map(Self::Specific),
+            word => Err(OptionError::new(format!(
+                r#"Expected e.g. {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}}, got {word} (or one of the words earliest and latest)"#
+            ))),
         }
     }
 
     /// Reads `startingTimestamp` or `endingTimestamp`.
     pub(crate) fn parse_timestamp(text: &str) -> Result<Self, OptionError> {
         let timestamp = text.trim().parse().ok().filter(|timestamp: &i64| *timestamp >= 0);
-        timestamp
-            .map(Self::GlobalTimestamp)
-            .ok_or_else(|| OptionError::new(format!("Expected a single long value, got {text}")))
+        timestamp.map(Self::GlobalTimestamp).ok_or_else(|| {
+            OptionError::new(format!("Expected a single long value, got {text} (milliseconds since the epoch)"))
+        })
     }
 
     /// Reads `startingOffsetsByTimestamp` or `endingOffsetsByTimestamp`.
@@ -115,7 +118,7 @@ mod tests {
         assert_eq!(OffsetRangeLimit::parse_timestamp(" 5 "), Ok(OffsetRangeLimit::GlobalTimestamp(5)));
         assert_eq!(
             OffsetRangeLimit::parse_timestamp("x").unwrap_err().to_string(),
-            "Expected a single long value, got x"
+            "Expected a single long value, got x (milliseconds since the epoch)"
         );
         let Ok(OffsetRangeLimit::SpecificTimestamp(times)) = OffsetRangeLimit::parse_by_timestamp(r#"{"t":{"1":7}}"#)
         else {

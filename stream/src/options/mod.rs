@@ -97,11 +97,11 @@ impl StreamOptions {
         check_bounds(&starting, &ending)?;
         let by_timestamp_strategy = by_timestamp_strategy(&pairs)?;
         if let Some(value) = pairs.get("kafkaConsumer.pollTimeoutMs") {
-            let ms = positive(value, "kafkaConsumer.pollTimeoutMs must be positive")?;
+            let ms = positive("kafkaConsumer.pollTimeoutMs", value)?;
             client.poll_timeout = Duration::from_millis(ms.unsigned_abs());
         }
         if let Some(value) = pairs.get("ottla.memory.bytes") {
-            let bytes = positive(value, "ottla.memory.bytes must be positive")?;
+            let bytes = positive("ottla.memory.bytes", value)?;
             client.memory_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         }
         for (name, limit) in [("starting", &starting), ("ending", &ending)] {
@@ -171,6 +171,11 @@ fn with_value(limit: &OffsetRangeLimit, value: i64) -> Option<TopicPartition> {
 }
 
 fn starting(pairs: &Pairs) -> Result<OffsetRangeLimit, OptionError> {
+    if pairs.get("startingOffsets").is_some_and(|word| word.eq_ignore_ascii_case("group")) {
+        return Err(OptionError::new(
+            "startingOffsets=group is not there yet: give the offsets that `ottla lag --json` shows as JSON",
+        ));
+    }
     let limit =
         limit(pairs, "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets", OffsetRangeLimit::Earliest)?;
     if limit == OffsetRangeLimit::Latest {
@@ -213,17 +218,16 @@ fn strategy(pairs: &Pairs) -> Result<ConsumerStrategy, OptionError> {
 }
 
 fn check_counts(pairs: &Pairs) -> Result<(), OptionError> {
-    for (name, not_positive) in [
-        ("minPartitions", "minPartitions must be positive"),
-        ("maxRecordsPerPartition", "maxrecordsperpartition must be positive"),
-    ] {
-        if let Some(value) = pairs.get(name) {
-            positive(value, not_positive)?;
-        }
+    if let Some(value) = pairs.get("minPartitions") {
+        positive("minPartitions", value)?;
+    }
+    if let Some(value) = pairs.get("maxRecordsPerPartition") {
+        // As Spark spells it.
+        positive("maxrecordsperpartition", value)?;
     }
     for name in ["fetchOffset.numRetries", "fetchOffset.retryIntervalMs"] {
         if let Some(value) = pairs.get(name)
-            && long(value)? < 0
+            && long(name, value)? < 0
         {
             return Err(OptionError::new(format!("{name} must not be negative, got {value}")));
         }
@@ -244,8 +248,8 @@ fn client(pairs: &Pairs, warnings: &mut Vec<String>) -> Result<(ClientConfig, Op
         match key.as_str() {
             "auto.offset.reset" => {
                 return Err(OptionError::new(
-                    "\nKafka option 'auto.offset.reset' is not supported.\nInstead set the source option 'startingOffsets' to 'earliest' or \
-                     'latest' to specify where to start: which offsets are consumed is managed here, so that no record is missed",
+                    "\nKafka option 'auto.offset.reset' is not supported.\nInstead set the source option 'startingOffsets' to specify where \
+                     to start: which offsets are read is managed here, so that no record is missed",
                 ));
             }
             "key.deserializer" => return Err(deserializer(key, "keys")),
@@ -275,16 +279,14 @@ fn client(pairs: &Pairs, warnings: &mut Vec<String>) -> Result<(ClientConfig, Op
     }
     if client.bootstrap_servers.is_empty() {
         return Err(OptionError::new(
-            "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer",
+            "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer: name the brokers with -b HOST:PORT",
         ));
     }
     Ok((client, commit_group))
 }
 
 fn check_rates(pairs: &Pairs) -> Result<(), OptionError> {
-    let rate = |name: &'static str| {
-        pairs.get(name).map(|value| positive(value, &format!("{name} must be positive"))).transpose()
-    };
+    let rate = |name: &'static str| pairs.get(name).map(|value| positive(name, value)).transpose();
     let (min, max) = (rate("minOffsetsPerTrigger")?, rate("maxOffsetsPerTrigger")?);
     if let (Some(min), Some(max)) = (min, max)
         && min > max

@@ -73,10 +73,16 @@ impl Pairs {
     }
 }
 
-fn nearest(key: &str) -> Option<&'static str> {
-    let lower = key.to_ascii_lowercase();
-    let similarity = |known: &str| strsim::jaro_winkler(&lower, &known.to_ascii_lowercase());
+/// The option that `key` may stand for: a flag's spelling, a client setting without its prefix, or a slip of the pen.
+fn nearest(key: &str) -> Option<String> {
+    let squeezed =
+        |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    let lower = squeezed(key);
+    if let Some(setting) = ottla_client::ClientConfig::settings().find(|setting| squeezed(setting) == lower) {
+        return Some(format!("kafka.{setting}"));
+    }
+    let similarity = |known: &str| strsim::jaro_winkler(&lower, &squeezed(known));
     let (similarity, nearest) =
         KNOWN.iter().map(|known| (similarity(known), *known)).max_by(|(a, _), (b, _)| a.total_cmp(b))?;
-    (similarity > 0.85).then_some(nearest)
+    (similarity > 0.85).then(|| nearest.to_owned())
 }

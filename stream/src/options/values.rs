@@ -3,14 +3,17 @@
 use super::OptionError;
 
 /// A whole number, as Java's `Long.parseLong` reads it.
-pub(super) fn long(value: &str) -> Result<i64, OptionError> {
-    value.parse().map_err(|_| OptionError::new(format!("For input string: \"{value}\"")))
+pub(super) fn long(name: &str, value: &str) -> Result<i64, OptionError> {
+    let no_number = || format!("For input string: \"{value}\": option '{name}' must be a whole number");
+    value.parse().map_err(|_| OptionError::new(no_number()))
 }
 
-/// A whole number above 0; `lowest` is said of any other.
-pub(super) fn positive(value: &str, not_positive: &str) -> Result<i64, OptionError> {
-    let number = long(value)?;
-    if number > 0 { Ok(number) } else { Err(OptionError::new(format!("{not_positive}, got {number}"))) }
+/// A whole number above 0.
+pub(super) fn positive(name: &str, value: &str) -> Result<i64, OptionError> {
+    match long(name, value)? {
+        number @ 1.. => Ok(number),
+        number => Err(OptionError::new(format!("{name} must be positive, got {number}"))),
+    }
 }
 
 /// `true` or `false`, in any case.
