@@ -35,7 +35,10 @@ impl StreamOptions {
         let everywhere =
             |spec| partitions.iter().map(|partition| (partition.clone(), spec)).collect::<BTreeMap<_, _>>();
         let earliest = known(client.list_offsets(&everywhere(OffsetSpec::Earliest), isolation).await?);
-        let latest = known(client.list_offsets(&everywhere(OffsetSpec::Latest), isolation).await?);
+        let ends = client.list_offsets(&everywhere(OffsetSpec::Latest), isolation).await?;
+        let end_epochs: BTreeMap<TopicPartition, i32> =
+            ends.iter().filter_map(|(partition, end)| Some((partition.clone(), end.leader_epoch?))).collect();
+        let latest = known(ends);
         let bounds = Bounds { client, partitions: &partitions, earliest: &earliest, latest: &latest };
         let start = bounds.resolve(&self.starting, End::Start, self.starting_by_timestamp_strategy).await?;
         let until = bounds.resolve(&self.ending, End::Until, StartingOffsetsByTimestampStrategy::Latest).await?;
@@ -53,7 +56,8 @@ impl StreamOptions {
             let range = check_range(range, log, self.fail_on_data_loss, &mut batch.lost)?;
             batch.end_offsets.insert(partition.clone(), range.until_offset);
             let topic_id = topics.get(&partition.topic).and_then(|topic| topic.topic_id);
-            batch.ranges.push(PlannedRange { range, topic_id, known_end: log.1 });
+            let end_epoch = end_epochs.get(partition).copied();
+            batch.ranges.push(PlannedRange { range, topic_id, known_end: log.1, end_epoch });
         }
         if self.fail_on_data_loss && !batch.lost.is_empty() {
             return Err(DataLoss { lost: batch.lost }.into());

@@ -46,6 +46,8 @@ pub(crate) struct PlannedRange {
     pub(crate) topic_id: Option<Uuid>,
     /// How far data was there when it was planned, exclusive.
     pub(crate) known_end: i64,
+    /// The leader epoch at the log's end then, if the broker said.
+    pub(crate) end_epoch: Option<i32>,
 }
 
 /// What became of a range.
@@ -137,14 +139,21 @@ pub(crate) async fn read_ranges<S: Sink>(
         }
         let wanted = wanted::wanted(client, group, filter).await;
         let read = ReadGroup::start(client, group, wanted, sink, settings, left.unwrap_or(u64::MAX), progress)?;
-        for reader in read.run(settings.parallelism).await? {
+        for (reader, planned) in read.run(settings.parallelism).await?.into_iter().zip(group) {
             left = left.map(|left| left.saturating_sub(reader.counts.hits));
             let position = reader.end_position();
+            // The batches at the end were not fetched where the filter can't keep anything of them. What is committed is the same: the
+            // epoch at the log's end is the one of its last batch.
+            let all_read = reader.until >= planned.range.until_offset && reader.leader_epoch.is_some();
+            let leader_epoch = match position >= planned.range.until_offset && !planned.range.is_empty() && !all_read {
+                true => planned.end_epoch,
+                false => reader.leader_epoch,
+            };
             outcome.lost.extend(reader.lost);
             outcome.ranges.push(RangeOutcome {
                 position,
                 range: reader.range,
-                leader_epoch: reader.leader_epoch,
+                leader_epoch,
                 counts: reader.counts,
                 reached: true,
             });
