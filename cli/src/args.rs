@@ -246,6 +246,24 @@ pub(crate) struct DumpArgs {
     pub(crate) response: bool,
 }
 
+/// What clap says of a mistake, on one line and without the usage, which `--help` shows.
+pub(crate) fn sentence(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut sentence = String::new();
+    for line in lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information")) {
+        sentence.push_str(match sentence.chars().last() {
+            None => "",
+            Some(':') => " ",
+            _ if line.starts_with('[') => " ",
+            _ => "; ",
+        });
+        sentence.push_str(line);
+    }
+    sentence + "; see --help"
+}
+
 impl Common {
     /// All options by name: the file's, then the flags', then those of `-X`; where one is given twice the last counts.
     pub(crate) fn pairs(&self, source: Option<&SourceArgs>) -> Result<Vec<(String, String)>, Failure> {
@@ -306,6 +324,23 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn mistakes_are_one_sentence() {
+        let said = |args: &[&str]| {
+            let args = ["ottla"].iter().chain(args);
+            sentence(&Cli::try_parse_from(args).expect_err("a mistake"))
+        };
+        assert_eq!(
+            said(&["read", "--subscribee", "t"]),
+            "unexpected argument '--subscribee' found; tip: a similar argument exists: '--subscribe'; see --help"
+        );
+        assert_eq!(
+            said(&["read", "--format", "xml"]),
+            "invalid value 'xml' for '--format <FORMAT>' [possible values: json, value, none]; see --help"
+        );
+        assert_eq!(said(&["lag"]), "the following required arguments were not provided: --group <GROUP>; see --help");
     }
 
     #[test]

@@ -8,12 +8,15 @@ mod table;
 mod usage;
 
 use args::{Cli, Command};
-use clap::Parser;
-use failure::Failure;
+use clap::{Parser, error::ErrorKind};
+use failure::{Failure, exit};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
     let json = cli.common.json;
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
@@ -22,6 +25,19 @@ fn main() -> ExitCode {
             failure.code.into()
         }
     }
+}
+
+/// Help and the version are answers. A mistake is one sentence like any other, or JSON where the arguments ask for that.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let nothing_asked = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if nothing_asked || !error.use_stderr() {
+        // There is nobody else to tell when that fails.
+        let _ = error.print();
+        return if nothing_asked { exit::USAGE.into() } else { ExitCode::SUCCESS };
+    }
+    let failure = Failure::usage(args::sentence(error));
+    failure.print(std::env::args_os().any(|argument| argument == "--json"));
+    failure.code.into()
 }
 
 fn run(cli: &Cli) -> Result<(), Failure> {

@@ -24,6 +24,8 @@ fn wrong_use_is_named_and_ends_with_2() {
     let cases: &[(&[&str], &str)] = &[
         (&[], "One of the following options must be specified for Kafka source"),
         (&["--subscribe", "t", "--assign", r#"{"t":[0]}"#], "Only one of the following options"),
+        (&["--subscribe", "t", "--nope"], "unexpected argument '--nope' found"),
+        (&["--subscribe", "t", "--max-records", "x"], "invalid value 'x' for '--max-records <N>'"),
         (&["--subscribe", "t", "-X", "startingOfsets=earliest"], "did you mean 'startingOffsets'?"),
         (&["--subscribe", "t", "-X", "kafka.fetch.min.byte=1"], "did you mean 'fetch.min.bytes'?"),
         (&["--subscribe", "t", "-X", "startingOffsets"], "is not KEY=VALUE"),
