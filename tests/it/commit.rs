@@ -45,6 +45,7 @@ fn s_o17_a_filter_does_not_change_one_committed_byte() {
         ("filtered-one", Some("value = 'v42'"), 1),
         ("filtered-partition", Some("partition = 1"), 100),
         ("filtered-late", Some("timestamp > 9000000000000"), 0),
+        ("filtered-early", Some("offset < 10 AND partition < 2"), 20),
     ] {
         let mut args = vec!["--subscribe", &topic, "--commit-group", group, "--json"];
         args.extend(filter.iter().flat_map(|filter| ["--where", filter]));
