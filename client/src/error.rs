@@ -187,6 +187,12 @@ impl Error {
         Self::Connect { broker: broker.into(), source: ConnectError::Dial { attempts: Vec::new() } }
     }
 
+    /// Whether it is about a connection that was given too little time to be made.
+    pub(crate) fn had_no_time(&self) -> bool {
+        const TOO_LITTLE: Duration = Duration::from_secs(1);
+        matches!(self, Self::Connect { source: ConnectError::Timeout { after, attempts }, .. } if *after < TOO_LITTLE && attempts.is_empty())
+    }
+
     /// The error code at the end of the chain, if a broker answered with one.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {

@@ -46,5 +46,6 @@ pub use error::{BrokerName, ConnectError, Error, RequestError, Result, report};
 pub use fetch::{CompletedFetch, FetchError, FetchErrorKind, FetchTarget, Fetcher};
 pub use settings::{SettingEffect, SettingError};
 pub use types::{
-    CommitResults, IsolationLevel, NodeId, OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec, TopicPartition,
+    CommitResults, CommittedOffsets, IsolationLevel, NodeId, OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec,
+    TopicPartition,
 };

@@ -103,6 +103,17 @@ pub struct OffsetAndMetadata {
     pub metadata: Option<String>,
 }
 
+/// What a group has committed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct CommittedOffsets {
+    /// The offsets, by partition.
+    pub offsets: std::collections::BTreeMap<TopicPartition, OffsetAndMetadata>,
+    /// Negative numbers that another client stored by mistake: no record has such an offset, so these partitions count as without one. (-1 is
+    /// also what the broker says where nothing was committed, and is not among them.)
+    pub not_offsets: std::collections::BTreeMap<TopicPartition, i64>,
+}
+
 /// A partition's answer to a commit.
 pub type CommitResults = std::collections::BTreeMap<TopicPartition, ErrorCode>;
 

@@ -13,6 +13,8 @@ pub struct CommitOutcome {
     pub committed: BTreeMap<TopicPartition, i64>,
     /// Partitions where the group is further already, with the offset it keeps: a commit never moves a group backwards.
     pub kept: BTreeMap<TopicPartition, i64>,
+    /// What the group held that is no offset, and is overwritten now.
+    pub not_offsets: BTreeMap<TopicPartition, i64>,
 }
 
 impl ProcessedBatch {
@@ -31,12 +33,12 @@ impl ProcessedBatch {
         }
         let stored = client.committed_offsets(group, Some(&partitions)).await?;
         let leader_epochs = self.leader_epochs();
-        let mut outcome = CommitOutcome::default();
+        let mut outcome = CommitOutcome { not_offsets: stored.not_offsets, ..CommitOutcome::default() };
         let mut offsets = BTreeMap::new();
         for (partition, offset) in self.offsets_to_commit() {
             let topic_id = self.topic_ids().get(&partition.topic).copied();
             if let Some(stored) =
-                stored.get(partition).filter(|stored| stored.offset > *offset && is_of_topic(stored, topic_id))
+                stored.offsets.get(partition).filter(|stored| stored.offset > *offset && is_of_topic(stored, topic_id))
             {
                 outcome.kept.insert(partition.clone(), stored.offset);
                 continue;

@@ -41,8 +41,19 @@ impl LagRow {
     }
 }
 
+/// Tells of numbers in a group that are no offsets.
+pub(super) fn warn_of(group: &str, not_offsets: &BTreeMap<TopicPartition, i64>) {
+    for (partition, number) in not_offsets {
+        eprintln!(
+            "ottla: warning: group '{group}' holds {number} for {partition}, which is no offset and counts as none"
+        );
+    }
+}
+
 pub(super) async fn rows(client: &Client, group: &str) -> Result<Vec<LagRow>, Failure> {
     let committed = client.committed_offsets(group, None).await?;
+    warn_of(group, &committed.not_offsets);
+    let committed = committed.offsets;
     let topics = client.all_topics().await?;
     let exists = |partition: &TopicPartition| {
         topics.get(&partition.topic).is_some_and(|topic| topic.partitions.contains_key(&partition.partition))

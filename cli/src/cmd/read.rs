@@ -1,6 +1,6 @@
 //! `ottla read`: plan, read, write out, commit; in this order.
 
-use super::{connect, parallelism, until_interrupted, warn};
+use super::{connect, lag::warn_of, parallelism, until_interrupted, warn};
 use crate::{
     args::{Common, Format, ReadArgs},
     failure::Failure,
@@ -101,6 +101,7 @@ fn report(json: bool, processed: &ProcessedBatch, commit: Option<(&str, &CommitO
         eprintln!("ottla: warning: {lost}");
     }
     if let Some((group, outcome)) = commit {
+        warn_of(group, &outcome.not_offsets);
         for (partition, offset) in &outcome.kept {
             eprintln!("ottla: warning: group '{group}' is further already in {partition} and stays at {offset}");
         }

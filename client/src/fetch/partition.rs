@@ -44,6 +44,8 @@ pub(super) struct PartitionState {
     pub(super) waiting: VecDeque<Result<CompletedFetch, FetchError>>,
     backoff: Backoff,
     failing_since: Option<Instant>,
+    /// Why the last try failed.
+    failure: Option<Error>,
     /// Since when nothing came though it was asked for.
     idle_since: Option<Instant>,
     /// Whether a broker's word of a new leader was followed since something came: only the first is, without a pause.
@@ -67,6 +69,7 @@ impl PartitionState {
             waiting: VecDeque::new(),
             backoff,
             failing_since: None,
+            failure: None,
             idle_since: None,
             followed_hint: false,
         }
@@ -141,12 +144,15 @@ impl PartitionState {
         rng: &mut impl rand::Rng,
     ) -> Result<Duration, FetchErrorKind> {
         let since = *self.failing_since.get_or_insert(began.min(now));
+        // A try that had no time left says nothing of why the others failed.
+        let failure = self.failure.take().filter(|_| error.had_no_time()).unwrap_or(error);
         let pause = self.backoff.next(rng);
         if pause >= self.time_left(now, limit) {
             let what = format!("fetching {}", self.target.partition);
             let after = now.saturating_duration_since(since);
-            return Err(Error::DeadlineExceeded { what, after, source: Box::new(error) }.into());
+            return Err(Error::DeadlineExceeded { what, after, source: Box::new(failure) }.into());
         }
+        self.failure = Some(failure);
         self.status = Status::BackingOff;
         Ok(pause)
     }
@@ -160,7 +166,7 @@ impl PartitionState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TopicPartition;
+    use crate::{BrokerName, ConnectError, TopicPartition};
     use rand::{SeedableRng, rngs::SmallRng};
 
     const MS: Duration = Duration::from_millis(1);
@@ -215,5 +221,22 @@ mod tests {
         // A range without end waits for ever.
         state.target.until_offset = i64::MAX;
         assert_eq!(state.nothing_came(start + 99_000 * MS, 0, limit, false), None);
+    }
+
+    fn no_connection(after: Duration) -> Error {
+        let broker = BrokerName { node_id: Some(NodeId(1)), address: "h:1".parse().unwrap(), advertised_by: None };
+        Error::Connect { broker: broker.into(), source: ConnectError::Timeout { after, attempts: Vec::new() } }
+    }
+
+    #[test]
+    fn the_last_try_with_time_to_it_is_the_one_told() {
+        let (mut state, start, mut rng) = (state(), Instant::now(), SmallRng::seed_from_u64(7));
+        let limit = 5000 * MS;
+        assert!(state.failed(start, start, error(), limit, &mut rng).is_ok());
+        let late = start + 4950 * MS;
+        let ended = state.failed(late, late, no_connection(3 * MS), limit, &mut rng).unwrap_err();
+        let FetchErrorKind::Client(Error::DeadlineExceeded { after, source, .. }) = ended else { panic!("{ended:?}") };
+        assert_eq!(after, 4950 * MS);
+        assert!(matches!(*source, Error::Leaderless { .. }), "{source:?}");
     }
 }

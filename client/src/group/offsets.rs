@@ -1,7 +1,7 @@
 //! OffsetFetch: what a group has committed.
 
 use super::coordinator::{Answer, group_error};
-use crate::{Client, Error, OffsetAndMetadata, Result, TopicPartition, conn::Connection};
+use crate::{Client, CommittedOffsets, Error, OffsetAndMetadata, Result, TopicPartition, conn::Connection};
 use ottla_protocol::{
     ErrorCode, Message,
     message::{
@@ -15,6 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const SEVERAL_GROUPS_SINCE: i16 = 8;
 /// The last version that names topics by name; the next one has ids only, and what was committed may be of a topic without one.
 const NAMES_UNTIL: i16 = 9;
+
+/// What the broker answers for a partition without a committed offset.
+const NONE_COMMITTED: i64 = -1;
 
 /// Topic, partition, error, offset, leader epoch, metadata.
 type Committed = (TopicPartition, ErrorCode, i64, i32, Option<String>);
@@ -30,7 +33,7 @@ impl Client {
         &self,
         group: &str,
         partitions: Option<&[TopicPartition]>,
-    ) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>> {
+    ) -> Result<CommittedOffsets> {
         let deadline = self.api_deadline();
         self.with_coordinator(group, deadline, "looking up the committed offsets", async |connection: &Connection| {
             let version = connection.version::<OffsetFetchRequest>(NAMES_UNTIL)?;
@@ -41,7 +44,7 @@ impl Client {
                 let error = group_error(OffsetFetchRequest::API_KEY, group, connection, code);
                 return if code.is_retriable() { Ok(Answer::Retry(error)) } else { Err(error) };
             }
-            let mut committed = BTreeMap::new();
+            let mut committed = CommittedOffsets::default();
             let mut missing: BTreeSet<&TopicPartition> = partitions.unwrap_or_default().iter().collect();
             for (partition, code, offset, leader_epoch, metadata) in answers {
                 if !code.is_none() {
@@ -51,10 +54,11 @@ impl Client {
                     return if code.is_retriable() { Ok(Answer::Retry(error)) } else { Err(error) };
                 }
                 missing.remove(&partition);
-                // -1 is "none", and so is what another client stored by mistake: no record has a negative offset.
                 if offset >= 0 {
                     let leader_epoch = (leader_epoch >= 0).then_some(leader_epoch);
-                    committed.insert(partition, OffsetAndMetadata { offset, leader_epoch, metadata });
+                    committed.offsets.insert(partition, OffsetAndMetadata { offset, leader_epoch, metadata });
+                } else if offset != NONE_COMMITTED {
+                    committed.not_offsets.insert(partition, offset);
                 }
             }
             // Without a word about a partition, nobody knows whether something was committed for it.
