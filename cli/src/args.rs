@@ -2,7 +2,10 @@
 
 use crate::failure::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::path::{Path, PathBuf};
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 /// Kafka in explicit offset ranges: read, filter on the fetched bytes, commit only what was processed.
 #[derive(Debug, Parser)]
@@ -30,7 +33,7 @@ pub(crate) struct Common {
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// How many fetched pieces are decoded at the same time [default: one for each core]
-    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, global = true, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) parallelism: Option<u16>,
 }
 
@@ -87,14 +90,14 @@ pub(crate) struct ReadArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
     /// Keep only the records for which this SQL condition is true; what is committed stays the same
-    #[arg(long = "where", value_name = "EXPR")]
+    #[arg(long = "where", value_name = "EXPR", allow_hyphen_values = true)]
     pub(crate) filter: Option<String>,
     /// What to print of each record that is kept; the order is kept within a partition
     #[arg(long, value_enum, default_value_t = Format::Json)]
     pub(crate) format: Format,
     /// Stop after so many kept records; partitions are then read one after the other, and what was not reached is not
     /// committed
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) max_records: Option<u64>,
     /// Commit the end offsets of all partitions to this group, after everything was written out
     #[arg(long, value_name = "GROUP")]
@@ -117,46 +120,46 @@ pub(crate) enum Format {
 #[command(next_help_heading = "Source")]
 pub(crate) struct SourceArgs {
     /// Topics to read, all partitions of them
-    #[arg(long, value_name = "A,B")]
+    #[arg(long, value_name = "A,B", allow_hyphen_values = true)]
     subscribe: Option<String>,
     /// Topics in whose name this regular expression is found
-    #[arg(long, value_name = "REGEX")]
+    #[arg(long, value_name = "REGEX", allow_hyphen_values = true)]
     subscribe_pattern: Option<String>,
     /// Partitions to read, as {"topic":[0,2]}
-    #[arg(long, value_name = "JSON")]
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     assign: Option<String>,
     /// Where to start: earliest, or {"topic":{"0":23,"1":-2}} (-2 earliest) with every partition [default: earliest]
-    #[arg(long, value_name = "OFFSETS")]
+    #[arg(long, value_name = "OFFSETS", allow_hyphen_values = true)]
     starting_offsets: Option<String>,
     /// Start at the first record of each partition that is as late as its timestamp: {"topic":{"0":MS}}
-    #[arg(long, value_name = "JSON")]
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     starting_offsets_by_timestamp: Option<String>,
     /// Start at the first record that is as late as this (ms since the epoch)
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     starting_timestamp: Option<String>,
     /// What a start timestamp after the last record means: error or latest [default: error]
-    #[arg(long, value_name = "STRATEGY")]
+    #[arg(long, value_name = "STRATEGY", allow_hyphen_values = true)]
     starting_offsets_by_timestamp_strategy: Option<String>,
     /// Where to end, exclusive: latest, or {"topic":{"0":50,"1":-1}} (-1 latest) with every partition [default: latest]
-    #[arg(long, value_name = "OFFSETS")]
+    #[arg(long, value_name = "OFFSETS", allow_hyphen_values = true)]
     ending_offsets: Option<String>,
     /// End before the first record of each partition that is as late as its timestamp: {"topic":{"0":MS}}
-    #[arg(long, value_name = "JSON")]
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     ending_offsets_by_timestamp: Option<String>,
     /// End before the first record that is as late as this (ms since the epoch)
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     ending_timestamp: Option<String>,
     /// Whether records that are gone stop the read (exit code 3) or are only reported [default: true]
-    #[arg(long, value_name = "BOOL")]
+    #[arg(long, value_name = "BOOL", allow_hyphen_values = true)]
     fail_on_data_loss: Option<String>,
     /// Add the column headers to the JSON lines [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     include_headers: Option<String>,
     /// Checked, and without effect: each partition is read as one range
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     min_partitions: Option<String>,
     /// Checked, and without effect: each partition is read as one range
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     max_records_per_partition: Option<String>,
 }
 
@@ -291,10 +294,18 @@ fn is_client_setting(key: &str) -> bool {
     key.get(..6).is_some_and(|prefix| prefix.eq_ignore_ascii_case("kafka."))
 }
 
+/// No list of options is longer; a device may be.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
 /// The options of a TOML file; tables nest by dots: `kafka.bootstrap.servers = "h:9092"`.
 fn file_pairs(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     let wrong = |reason: String| Failure::usage(format!("--config {}: {reason}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let mut text = String::new();
+    let opened = std::fs::File::open(path).and_then(|file| file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text));
+    opened.map_err(|error| wrong(error.to_string()))?;
+    if text.len() as u64 > CONFIG_BYTES_MAX {
+        return Err(wrong(format!("it has more than {CONFIG_BYTES_MAX} bytes")));
+    }
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| 1 + text.get(..span.start).unwrap_or_default().matches('\n').count());
         wrong(format!("line {line}: {}", error.message()))

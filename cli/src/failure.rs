@@ -1,5 +1,6 @@
 //! What went wrong, as a sentence for people or JSON for programs, and the exit code that says what kind it was.
 
+use crate::tell::tell;
 use ottla_stream::Error;
 use std::fmt;
 
@@ -50,9 +51,9 @@ impl Failure {
             return;
         }
         if json {
-            eprintln!("{}", serde_json::json!({"error": self.message, "condition": self.condition}));
+            tell(serde_json::json!({"error": self.message, "condition": self.condition}));
         } else {
-            eprintln!("ottla: {}", one_line(&self.message));
+            tell(format_args!("ottla: {}", one_line(&self.message)));
         }
     }
 }

@@ -5,6 +5,7 @@ mod cmd;
 mod failure;
 mod progress;
 mod table;
+mod tell;
 mod usage;
 
 use args::{Cli, Command};

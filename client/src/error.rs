@@ -174,7 +174,8 @@ impl Error {
             | Self::Leaderless { .. }
             | Self::OutOfRange { .. } => true,
             Self::Request { source, .. } => source.is_retriable(),
-            Self::Broker { code, .. } => code.is_retriable(),
+            // Not by its type in Kafka; here it is said of a broker that has just come up, and knows of no broker yet.
+            Self::Broker { code, .. } => code.is_retriable() || *code == ErrorCode::BROKER_NOT_AVAILABLE,
             _ => false,
         }
     }
@@ -190,7 +191,13 @@ impl Error {
     /// Whether it is about a connection that was given too little time to be made.
     pub(crate) fn had_no_time(&self) -> bool {
         const TOO_LITTLE: Duration = Duration::from_secs(1);
-        matches!(self, Self::Connect { source: ConnectError::Timeout { after, attempts }, .. } if *after < TOO_LITTLE && attempts.is_empty())
+        match self {
+            Self::Connect { source: ConnectError::Timeout { after, attempts }, .. } => {
+                *after < TOO_LITTLE && attempts.is_empty()
+            }
+            Self::Request { source: RequestError::Timeout { after }, .. } => *after < TOO_LITTLE,
+            _ => false,
+        }
     }
 
     /// The error code at the end of the chain, if a broker answered with one.

@@ -36,9 +36,7 @@ pub enum SettingError {
         expected: String,
     },
     /// It would change how safe the connection is, in a way that is not supported yet.
-    #[error(
-        "'{key}' asks for {missing}, which is not supported yet; it is refused, so that nothing is sent less safely than meant"
-    )]
+    #[error("'{key}' is not supported yet: it asks for {missing}, and nothing is sent less safely than meant")]
     Unsupported {
         /// The setting.
         key: String,

@@ -1,9 +1,9 @@
 //! Committing a processed batch's end offsets to a consumer group, so that Kafka's own tools show its lag.
 
-use crate::{Error, ProcessedBatch, Result};
+use crate::{Error, LossKind, ProcessedBatch, Result};
 use ottla_client::{Client, OffsetAndMetadata, TopicPartition};
 use ottla_protocol::Uuid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a commit did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -13,6 +13,8 @@ pub struct CommitOutcome {
     pub committed: BTreeMap<TopicPartition, i64>,
     /// Partitions where the group is further already, with the offset it keeps: a commit never moves a group backwards.
     pub kept: BTreeMap<TopicPartition, i64>,
+    /// Partitions of topics that were created again while they were read: what was read is gone, and its offsets mean nothing in the new one.
+    pub recreated: BTreeSet<TopicPartition>,
     /// What the group held that is no offset, and is overwritten now.
     pub not_offsets: BTreeMap<TopicPartition, i64>,
 }
@@ -27,15 +29,20 @@ impl ProcessedBatch {
     /// [`Error::Commit`] with every partition that the group did not take, [`Error::Client`] when its coordinator can't be asked or takes no
     /// commit at all, as for a group with active members.
     pub async fn commit(&self, client: &Client, group: &str, query_id: &str) -> Result<CommitOutcome> {
-        let partitions: Vec<TopicPartition> = self.offsets_to_commit().keys().cloned().collect();
+        let recreated = self.recreated();
+        let partitions: Vec<TopicPartition> =
+            self.offsets_to_commit().keys().filter(|partition| !recreated.contains(partition)).cloned().collect();
         if partitions.is_empty() {
-            return Ok(CommitOutcome::default());
+            return Ok(CommitOutcome { recreated, ..CommitOutcome::default() });
         }
         let stored = client.committed_offsets(group, Some(&partitions)).await?;
         let leader_epochs = self.leader_epochs();
         let mut outcome = CommitOutcome { not_offsets: stored.not_offsets, ..CommitOutcome::default() };
         let mut offsets = BTreeMap::new();
         for (partition, offset) in self.offsets_to_commit() {
+            if recreated.contains(partition) {
+                continue;
+            }
             let topic_id = self.topic_ids().get(&partition.topic).copied();
             if let Some(stored) =
                 stored.offsets.get(partition).filter(|stored| stored.offset > *offset && is_of_topic(stored, topic_id))
@@ -56,8 +63,16 @@ impl ProcessedBatch {
         if !refused.is_empty() {
             return Err(Error::Commit { group: group.to_owned(), refused });
         }
+        outcome.recreated = recreated;
         outcome.committed = offsets.into_iter().map(|(partition, committed)| (partition, committed.offset)).collect();
         Ok(outcome)
+    }
+}
+
+impl ProcessedBatch {
+    fn recreated(&self) -> BTreeSet<TopicPartition> {
+        let recreated = self.lost().iter().filter(|lost| lost.kind == LossKind::Recreated);
+        recreated.map(|lost| TopicPartition::new(lost.range.topic.clone(), lost.range.partition)).collect()
     }
 }
 

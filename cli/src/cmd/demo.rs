@@ -86,7 +86,7 @@ async fn story(common: &Common, args: &DemoArgs) -> Result<(), Failure> {
         ),
     )?;
 
-    let lag = rows(&client, GROUP).await?;
+    let lag = rows(&client, GROUP, common.json).await?;
     let behind: i64 = lag.iter().filter_map(super::lag::LagRow::lag).sum();
     if common.json {
         let totals = serde_json::json!({

@@ -5,6 +5,7 @@ use crate::{
     args::{Common, LagArgs},
     failure::Failure,
     table::table,
+    tell::warn,
 };
 use ottla_client::{Client, IsolationLevel, OffsetSpec, TopicPartition};
 use serde_json::json;
@@ -15,7 +16,7 @@ pub(crate) async fn run(common: &Common, args: &LagArgs) -> Result<(), Failure> 
     let isolation = config.isolation_level;
     let work = async {
         let client = connect(config).await?;
-        let rows = rows(&client, &args.group).await?;
+        let rows = rows(&client, &args.group, common.json).await?;
         if rows.is_empty() {
             return Err(Failure::failed(
                 "GROUP_WITHOUT_OFFSETS",
@@ -42,17 +43,18 @@ impl LagRow {
 }
 
 /// Tells of numbers in a group that are no offsets.
-pub(super) fn warn_of(group: &str, not_offsets: &BTreeMap<TopicPartition, i64>) {
+pub(super) fn warn_of(group: &str, not_offsets: &BTreeMap<TopicPartition, i64>, json: bool) {
     for (partition, number) in not_offsets {
-        eprintln!(
-            "ottla: warning: group '{group}' holds {number} for {partition}, which is no offset and counts as none"
+        warn(
+            json,
+            format_args!("group '{group}' holds {number} for {partition}, which is no offset and counts as none"),
         );
     }
 }
 
-pub(super) async fn rows(client: &Client, group: &str) -> Result<Vec<LagRow>, Failure> {
+pub(super) async fn rows(client: &Client, group: &str, json: bool) -> Result<Vec<LagRow>, Failure> {
     let committed = client.committed_offsets(group, None).await?;
-    warn_of(group, &committed.not_offsets);
+    warn_of(group, &committed.not_offsets, json);
     let committed = committed.offsets;
     let topics = client.all_topics().await?;
     let exists = |partition: &TopicPartition| {

@@ -6,7 +6,7 @@ pub(crate) mod lag;
 pub(crate) mod read;
 pub(crate) mod topics;
 
-use crate::{args::Common, failure::Failure};
+use crate::{args::Common, failure::Failure, tell::warn};
 use ottla_client::{Client, ClientConfig};
 use std::io::Write;
 
@@ -16,17 +16,10 @@ pub(crate) fn parallelism(common: &Common) -> usize {
     common.parallelism.map_or_else(cores, usize::from)
 }
 
-/// Tells the user what was accepted but may not be what was meant.
-pub(crate) fn warn(warnings: &[String]) {
-    for warning in warnings {
-        eprintln!("ottla: warning: {warning}");
-    }
-}
-
 /// The client settings of a command that reads no source.
 pub(crate) fn client_config(common: &Common) -> Result<ClientConfig, Failure> {
     let (config, warnings) = ottla_stream::client_config(common.pairs(None)?)?;
-    warn(&warnings);
+    warnings.iter().for_each(|warning| warn(common.json, warning));
     Ok(config)
 }
 

@@ -1,11 +1,12 @@
 //! `ottla read`: plan, read, write out, commit; in this order.
 
-use super::{connect, lag::warn_of, parallelism, until_interrupted, warn};
+use super::{connect, lag::warn_of, parallelism, until_interrupted};
 use crate::{
     args::{Common, Format, ReadArgs},
     failure::Failure,
     progress::Bar,
     table::{counted, grouped},
+    tell::{tell, warn},
     usage::Usage,
 };
 use ottla_stream::{
@@ -26,20 +27,22 @@ pub(crate) async fn run(common: &Common, args: &ReadArgs) -> Result<(), Failure>
         None => Filter::always(),
     };
     let options = StreamOptions::from_pairs(common.pairs(Some(&args.source))?)?;
-    warn(&options.warnings);
+    options.warnings.iter().for_each(|warning| warn(common.json, warning));
     let group = group(args.commit_group.as_deref(), options.commit_group.as_deref())?;
     let committing = Cell::new(false);
     let work = async {
         let client = connect(options.client.clone()).await?;
         let batch = options.plan(&client).await?;
         if batch.offset_ranges().next().is_none() {
-            warn(&[format!("nothing to read: {} matches no topic", options.strategy)]);
+            warn(common.json, format_args!("nothing to read: {} matches no topic", options.strategy));
         }
         let mut settings = ReadSettings::default();
         settings.fail_on_data_loss = options.fail_on_data_loss;
         settings.parallelism = parallelism(common);
         settings.records_max = args.max_records;
         let processed = process(&client, batch, &filter, args.format, options.include_headers, &settings).await?;
+        // Before anything else can fail: a loss is never silent.
+        processed.lost().iter().for_each(|lost| warn(common.json, lost));
         let mut committed = None;
         if let Some(group) = group {
             committing.set(true);
@@ -97,13 +100,18 @@ pub(super) fn query_id() -> String {
 }
 
 fn report(json: bool, processed: &ProcessedBatch, commit: Option<(&str, &CommitOutcome)>, wall: Duration) {
-    for lost in processed.lost() {
-        eprintln!("ottla: warning: {lost}");
-    }
     if let Some((group, outcome)) = commit {
-        warn_of(group, &outcome.not_offsets);
+        warn_of(group, &outcome.not_offsets, json);
+        for partition in &outcome.recreated {
+            warn(
+                json,
+                format_args!(
+                    "{partition} is another one than was read: nothing is committed for it to group '{group}'"
+                ),
+            );
+        }
         for (partition, offset) in &outcome.kept {
-            eprintln!("ottla: warning: group '{group}' is further already in {partition} and stays at {offset}");
+            warn(json, format_args!("group '{group}' is further already in {partition} and stays at {offset}"));
         }
     }
     let (counts, usage) = (processed.counts(), Usage::now());
@@ -127,7 +135,7 @@ fn report(json: bool, processed: &ProcessedBatch, commit: Option<(&str, &CommitO
             "cpuSeconds": usage.cpu.as_secs_f64(),
             "peakRssBytes": usage.peak_rss_bytes,
         });
-        eprintln!("{totals}");
+        tell(totals);
         return;
     }
     let lost: i64 = processed.lost().iter().map(|lost| lost.range.size()).sum();
@@ -135,7 +143,7 @@ fn report(json: bool, processed: &ProcessedBatch, commit: Option<(&str, &CommitO
     let committed = commit.map_or(String::new(), |(group, outcome)| {
         format!(", {} committed to group '{group}'", counted(outcome.committed.len() as u64, "partition"))
     });
-    eprintln!(
+    tell(format_args!(
         "{} ({} value bytes) in {}, {} kept{lost}{committed}; {:.2} s, {:.2} CPU s, {} MiB",
         counted(counts.records, "record"),
         grouped(counts.value_bytes),
@@ -144,5 +152,5 @@ fn report(json: bool, processed: &ProcessedBatch, commit: Option<(&str, &CommitO
         wall.as_secs_f64(),
         usage.cpu.as_secs_f64(),
         grouped(usage.peak_rss_bytes >> 20)
-    );
+    ));
 }

@@ -5,6 +5,7 @@ use crate::{
     args::{Common, TopicsArgs},
     failure::Failure,
     table::table,
+    tell::warn,
 };
 use ottla_client::{Client, IsolationLevel, NodeId, OffsetSpec, Topic, TopicPartition};
 use serde_json::json;
@@ -25,7 +26,8 @@ pub(crate) async fn run(common: &Common, args: &TopicsArgs) -> Result<(), Failur
         } else {
             client.topics(&args.names).await?
         };
-        let offsets = [OffsetSpec::Earliest, OffsetSpec::Latest].map(|spec| offsets(&client, &topics, spec));
+        let offsets =
+            [OffsetSpec::Earliest, OffsetSpec::Latest].map(|spec| offsets(&client, &topics, spec, common.json));
         let [earliest, latest] = offsets;
         let (earliest, latest) = (earliest.await, latest.await);
         print(&if common.json {
@@ -39,14 +41,14 @@ pub(crate) async fn run(common: &Common, args: &TopicsArgs) -> Result<(), Failur
 
 type Offsets = BTreeMap<TopicPartition, i64>;
 
-async fn offsets(client: &Client, topics: &BTreeMap<String, Topic>, spec: OffsetSpec) -> Offsets {
+async fn offsets(client: &Client, topics: &BTreeMap<String, Topic>, spec: OffsetSpec, json: bool) -> Offsets {
     let wanted: BTreeMap<TopicPartition, OffsetSpec> =
         partitions(topics).map(|(partition, _)| (partition, spec)).collect();
     match client.list_offsets(&wanted, IsolationLevel::ReadUncommitted).await {
         Ok(found) => found.into_iter().filter_map(|(partition, found)| Some((partition, found.offset?))).collect(),
         Err(error) => {
             if spec == OffsetSpec::Earliest {
-                eprintln!("ottla: warning: offsets are not known: {}", ottla_client::report(&error));
+                warn(json, format_args!("offsets are not known: {}", ottla_client::report(&error)));
             }
             Offsets::new()
         }

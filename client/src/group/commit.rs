@@ -9,8 +9,10 @@ use ottla_protocol::{
     ErrorCode, Message, Uuid,
     message::{OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic},
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
+/// How long a topic that the coordinator does not know is believed to be on its way.
+const UNKNOWN_TOPIC_LIMIT: Duration = Duration::from_secs(5);
 /// The first version that names topics by id only (KIP-848).
 const TOPIC_IDS_SINCE: i16 = 10;
 
@@ -38,6 +40,8 @@ impl Client {
             return Ok(results);
         }
         let deadline = self.api_deadline();
+        // Brokers learn of topics one after the other; for longer, one that is not known is gone.
+        let unknown_until = deadline.within(UNKNOWN_TOPIC_LIMIT);
         let mut missing = offsets.clone();
         let mut backoff = self.retry_backoff();
         loop {
@@ -46,8 +50,10 @@ impl Client {
                     self.commit_once(connection, group, &missing, topic_ids, deadline).await
                 })
                 .await?;
+            let gone = unknown_until.left().is_zero();
             for (partition, code) in round {
-                if !code.is_retriable() {
+                let unknown = matches!(code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::UNKNOWN_TOPIC_ID);
+                if !code.is_retriable() || (unknown && gone) {
                     missing.remove(&partition);
                 }
                 results.insert(partition, code);

@@ -10,7 +10,11 @@ use crate::{
     DataLoss, Error, Filter, LossKind, LostRange, OffsetRange, ReadError, ReadErrorKind, RecordWriter, Result, Sink,
 };
 use ottla_client::{Client, CompletedFetch, FetchError, FetchErrorKind, FetchTarget, Fetcher, TopicPartition};
-use ottla_protocol::{Uuid, compression::Decompressor, record::AbortedTransactions};
+use ottla_protocol::{
+    Uuid,
+    compression::Decompressor,
+    record::{AbortedTransactions, RecordBatches},
+};
 use prefilter::Prefilter;
 use range::{RangeReader, Tools};
 use std::sync::{
@@ -19,6 +23,9 @@ use std::sync::{
 };
 use tokio::task::JoinSet;
 use wanted::Wanted;
+
+/// A decoder lets others of its thread go on after so many bytes: sockets, timers, the user's Ctrl-C.
+const YIELD_BYTES: usize = 4 << 20;
 
 /// How a batch is read.
 #[derive(Clone, Debug)]
@@ -268,16 +275,29 @@ impl<W: RecordWriter> ReadGroup<W> {
         let (position, counts) = (reader.position, reader.counts);
         reader.note_loss(fetch);
         self.check_loss(reader)?;
-        let result = reader
-            .read(fetch.records(), fetch.aborted_transactions(), tools, &mut slot.writer)
-            .map_err(|source| read_error(reader, source));
+        reader.begin(fetch.aborted_transactions(), tools);
+        let mut batches = RecordBatches::new(fetch.records());
+        let mut bytes_since_yield = 0;
+        let result = loop {
+            let batch = slot.reader.next_batch(&mut batches, tools, &mut slot.writer);
+            // After each batch, so that what waits to be written is bounded by a batch; what came before a fault is good, and goes out.
+            slot.writer.flush().await?;
+            match batch {
+                Ok(Some(bytes)) => bytes_since_yield += bytes,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+            if bytes_since_yield >= YIELD_BYTES {
+                bytes_since_yield = 0;
+                tokio::task::yield_now().await;
+            }
+        };
+        let reader = &slot.reader;
         self.progress.add(reader.position - position, counts, reader.counts);
         if reader.is_done() {
             self.fetcher.finish(index);
         }
-        // What came before a fault is good, and goes out.
-        slot.writer.flush().await?;
-        result?;
+        result.map_err(|source| read_error(reader, source))?;
         self.put(index, slot);
         Ok(())
     }

@@ -64,40 +64,42 @@ impl RangeReader {
         if self.position >= self.until { self.range.until_offset } else { self.position }
     }
 
-    /// Reads one piece: batches, and the aborted transactions that may be among them.
-    pub(super) fn read<W: RecordWriter>(
-        &mut self,
-        batches: &[u8],
-        aborted: &[AbortedTransaction],
-        tools: &mut Tools,
-        writer: &mut W,
-    ) -> Result<(), ReadErrorKind> {
+    /// Begins a piece, whose batches may belong to these aborted transactions.
+    pub(super) fn begin(&self, aborted: &[AbortedTransaction], tools: &mut Tools) {
         let aborted = if self.isolation == IsolationLevel::ReadCommitted { aborted } else { &[] };
         tools.aborted.reset(aborted.iter().map(|aborted| (aborted.producer_id, aborted.first_offset)));
-        for batch in RecordBatches::new(batches) {
-            let batch = batch?;
-            if self.check_crcs {
-                batch.check_crc()?;
-            }
-            // Every batch, before any reason to skip it: a marker ends its producer's aborted records.
-            let visibility = tools.aborted.observe(&batch, &mut tools.decompressor)?;
-            let header = batch.header();
-            let delivers = visibility == Visibility::Deliver && header.next_offset() > self.position;
-            if delivers && !self.is_too_early(header) {
-                self.read_batch(&batch, &mut tools.decompressor, writer)?;
-            }
-            if self.counts.hits >= self.hits_max {
-                return Ok(());
-            }
-            self.position = self.position.max(header.next_offset().min(self.until));
-            if header.partition_leader_epoch >= 0 {
-                self.leader_epoch = Some(header.partition_leader_epoch);
-            }
-            if self.position >= self.until {
-                break;
-            }
+    }
+
+    /// Reads the next batch of the piece. Says how many bytes it had, inflated; `None` when nothing more of the piece is wanted.
+    pub(super) fn next_batch<W: RecordWriter>(
+        &mut self,
+        batches: &mut RecordBatches<'_>,
+        tools: &mut Tools,
+        writer: &mut W,
+    ) -> Result<Option<usize>, ReadErrorKind> {
+        if self.is_done() {
+            return Ok(None);
         }
-        Ok(())
+        let Some(batch) = batches.next().transpose()? else { return Ok(None) };
+        if self.check_crcs {
+            batch.check_crc()?;
+        }
+        // Every batch, before any reason to skip it: a marker ends its producer's aborted records.
+        let visibility = tools.aborted.observe(&batch, &mut tools.decompressor)?;
+        let header = batch.header();
+        let mut bytes = batch.bytes().len();
+        let delivers = visibility == Visibility::Deliver && header.next_offset() > self.position;
+        if delivers && !self.is_too_early(header) {
+            bytes = self.read_batch(&batch, &mut tools.decompressor, writer)?;
+        }
+        if self.counts.hits >= self.hits_max {
+            return Ok(None);
+        }
+        self.position = self.position.max(header.next_offset().min(self.until));
+        if header.partition_leader_epoch >= 0 {
+            self.leader_epoch = Some(header.partition_leader_epoch);
+        }
+        Ok(Some(bytes))
     }
 
     /// Whether the whole batch lies before what the filter wants, so that it need not be inflated. (A batch tells its latest time, not its
@@ -111,7 +113,7 @@ impl RangeReader {
         batch: &RecordBatch<'_>,
         decompressor: &mut Decompressor,
         writer: &mut W,
-    ) -> Result<(), ReadErrorKind> {
+    ) -> Result<usize, ReadErrorKind> {
         let header = batch.header();
         let section = batch.section(decompressor)?;
         let records = header.records(section).map_err(|error| batch.error(error))?;
@@ -125,7 +127,7 @@ impl RangeReader {
             _ => self.read_records(batch, records, writer, |_| true),
         };
         self.prefilter = prefilter;
-        result
+        result.map(|()| section.len())
     }
 
     /// The loop over records. `may_keep` says of the record that ends at a byte of the section whether the filter need look at it.
@@ -248,7 +250,9 @@ mod tests {
     fn kept(reader: &mut RangeReader, batches: &[u8]) -> Vec<i64> {
         let mut tools = Tools { decompressor: Decompressor::new(), aborted: AbortedTransactions::default() };
         let mut collect = Collect(Vec::new());
-        reader.read(batches, &[], &mut tools, &mut collect).unwrap();
+        reader.begin(&[], &mut tools);
+        let mut batches = RecordBatches::new(batches);
+        while reader.next_batch(&mut batches, &mut tools, &mut collect).unwrap().is_some() {}
         collect.0
     }
 

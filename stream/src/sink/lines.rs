@@ -10,12 +10,14 @@ use std::{
     io::{self, Write},
     sync::{Arc, Mutex, PoisonError},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 /// A buffer is handed on when it holds this much.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Buffers on their way to the thread; a writer with one more waits.
-const BUFFERS_MAX: usize = 8;
+/// Bytes on their way to the thread, in KiB; a writer with more waits. A single larger buffer goes alone.
+const QUEUED_KIB_MAX: u32 = 2048;
+/// Orders on their way; each holds some of the bytes above, so this is never what a writer waits for.
+const ORDERS_MAX: usize = QUEUED_KIB_MAX as usize;
 
 /// What a line shows of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +32,11 @@ pub enum LineFormat {
 }
 
 enum Order {
-    Write(Vec<u8>),
+    Write {
+        lines: Vec<u8>,
+        /// Given back when the lines are written.
+        _queued: OwnedSemaphorePermit,
+    },
     Finish(oneshot::Sender<()>),
 }
 
@@ -39,6 +45,7 @@ enum Order {
 pub struct LineSink {
     format: LineFormat,
     orders: mpsc::Sender<Order>,
+    queue: Arc<Semaphore>,
     failure: Arc<Mutex<Option<io::Error>>>,
 }
 
@@ -48,7 +55,7 @@ impl LineSink {
     /// # Errors
     /// The thread can't be started.
     pub fn new(format: LineFormat, output: impl Write + Send + 'static) -> io::Result<Self> {
-        let (orders, receiver) = mpsc::channel(BUFFERS_MAX);
+        let (orders, receiver) = mpsc::channel(ORDERS_MAX);
         let failure = Arc::new(Mutex::new(None));
         let thread_failure = failure.clone();
         std::thread::Builder::new().name("ottla-output".to_owned()).spawn(move || {
@@ -56,7 +63,8 @@ impl LineSink {
                 *thread_failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             }
         })?;
-        Ok(Self { format, orders, failure })
+        let queue = Arc::new(Semaphore::new(QUEUED_KIB_MAX as usize));
+        Ok(Self { format, orders, queue, failure })
     }
 }
 
@@ -64,7 +72,7 @@ impl LineSink {
 fn write_out(mut orders: mpsc::Receiver<Order>, mut output: impl Write) -> io::Result<()> {
     while let Some(order) = orders.blocking_recv() {
         match order {
-            Order::Write(lines) => output.write_all(&lines)?,
+            Order::Write { lines, .. } => output.write_all(&lines)?,
             Order::Finish(done) => {
                 output.flush()?;
                 // Whoever waited may have gone.
@@ -88,7 +96,13 @@ impl Sink for LineSink {
             LineFormat::Json { include_headers } => Some(JsonRow::new(&range.topic, range.partition, include_headers)),
             LineFormat::Value => None,
         };
-        Ok(LineWriter { json, buffer: Vec::new(), orders: self.orders.clone(), failure: self.failure.clone() })
+        Ok(LineWriter {
+            json,
+            buffer: Vec::new(),
+            orders: self.orders.clone(),
+            queue: self.queue.clone(),
+            failure: self.failure.clone(),
+        })
     }
 
     async fn finish_batch(&self, _batch_id: i64) -> Result<(), SinkError> {
@@ -107,13 +121,18 @@ pub struct LineWriter {
     json: Option<JsonRow>,
     buffer: Vec<u8>,
     orders: mpsc::Sender<Order>,
+    queue: Arc<Semaphore>,
     failure: Arc<Mutex<Option<io::Error>>>,
 }
 
 impl LineWriter {
     async fn hand_on(&mut self) -> Result<(), SinkError> {
         let lines = std::mem::take(&mut self.buffer);
-        self.orders.send(Order::Write(lines)).await.map_err(|_| failed(&self.failure))
+        let kib = u32::try_from(lines.len() >> 10).unwrap_or(u32::MAX).clamp(1, QUEUED_KIB_MAX);
+        // The semaphore is never closed; a thread that ended has dropped its orders, and with them what they held.
+        let queued = self.queue.clone().acquire_many_owned(kib).await.map_err(|_| failed(&self.failure))?;
+        let order = Order::Write { lines, _queued: queued };
+        self.orders.send(order).await.map_err(|_| failed(&self.failure))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Requests or responses of one API, whole frames in a row, read one at a time.
 
-use super::Output;
+use super::{LENGTH_BYTES_MAX, Output};
 use crate::failure::Failure;
 use ottla_protocol::{
     ApiKey, DecodeError, FRAME_LENGTH_BYTES, FrameDecoder,
@@ -54,7 +54,7 @@ fn next_frame(source: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut frame = Vec::new();
     source.by_ref().take(FRAME_LENGTH_BYTES as u64).read_to_end(&mut frame)?;
     if let Some(prefix) = frame.first_chunk::<FRAME_LENGTH_BYTES>()
-        && let Ok(length) = FrameDecoder::new(usize::MAX).frame_length(*prefix)
+        && let Ok(length) = FrameDecoder::new(LENGTH_BYTES_MAX).frame_length(*prefix)
     {
         // The length is a claim: the buffer grows as bytes come.
         source.by_ref().take(length as u64).read_to_end(&mut frame)?;

@@ -4,10 +4,10 @@ mod frames;
 mod row;
 mod segment;
 
-use super::warn;
 use crate::{
     args::{Common, DumpArgs},
     failure::Failure,
+    tell::warn,
 };
 use ottla_protocol::{
     ApiKey,
@@ -19,6 +19,8 @@ use std::{
     path::Path,
 };
 
+/// The largest frame or batch: as on a connection, a length is a claim, and beyond this a lie.
+const LENGTH_BYTES_MAX: usize = 256 << 20;
 /// How much is read and written at a time.
 const PIECE_BYTES: usize = 256 * 1024;
 
@@ -120,7 +122,7 @@ impl Output {
     /// Tells what is no failure.
     fn warn(&mut self, warning: String) -> Result<(), Failure> {
         self.flush()?;
-        warn(&[warning]);
+        warn(self.json, warning);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! A batch whose checksum doesn't hold, or whose records can't be read, is reported and stepped over: the next one is where its length
 //! says. Only a header that can't be right ends the file.
 
-use super::{Output, PIECE_BYTES, row};
+use super::{LENGTH_BYTES_MAX, Output, PIECE_BYTES, row};
 use crate::failure::Failure;
 use ottla_protocol::{
     DecodeError,
@@ -35,6 +35,9 @@ pub(super) fn dump(source: impl Read, path: &Path, headers_only: bool, output: &
         }
         let (next, missing) = (RecordBatches::position(&batches), batches.bytes_missing());
         window.step_to(next);
+        if missing > LENGTH_BYTES_MAX {
+            return printer.too_long(next, missing);
+        }
         if let Some(error) = broken {
             // A preallocated segment ends in zeros.
             return match window.count_zeros() {
@@ -136,6 +139,16 @@ impl Printer<'_> {
 
     fn damage(&mut self, place: &dyn Display, what: &dyn Display) -> Result<(), Failure> {
         self.output.fail("DAMAGED_FILE", format!("{}: {place}: {what}", self.file))
+    }
+
+    /// No broker writes such a batch: it is the length that is damaged.
+    fn too_long(&mut self, position: usize, missing: usize) -> Result<(), Failure> {
+        let file = &self.file;
+        let message = format!(
+            "{file}: byte {}: the batch's length asks for {missing} bytes more, which no batch has",
+            position + 8
+        );
+        self.output.fail("DAMAGED_FILE", message)
     }
 
     fn unreadable(&mut self, position: usize, error: &io::Error) -> Result<(), Failure> {
