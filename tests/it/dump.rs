@@ -328,6 +328,19 @@ fn three() -> (Vec<u8>, [usize; 3]) {
 }
 
 #[test]
+fn a_length_beyond_all_limits_is_damage_and_takes_no_memory() {
+    let (mut bytes, _) = three();
+    bytes[8..12].copy_from_slice(&(i32::MAX - 10).to_be_bytes());
+    let (code, rows, stderr) = Sample::new(&bytes).dump(&[]);
+    assert_eq!((code, rows.len()), (1, 0));
+    assert!(stderr.starts_with("ottla: FILE: byte 8: the batch's length asks for "), "{stderr}");
+    let frame = [&(i32::MAX - 10).to_be_bytes()[..], &[0; 100]].concat();
+    let (code, _, stderr) = Sample::new(&frame).dump(&["--api", "Fetch", "--version", "13", "--response"]);
+    assert_eq!(code, 1);
+    assert!(stderr.contains("FILE: frame at byte 0"), "{stderr}");
+}
+
+#[test]
 fn a_changed_byte_shows_as_a_checksum_that_does_not_hold() {
     let (bytes, [_, second, third]) = three();
     let (code, whole, stderr) = Sample::new(&bytes).dump(&[]);

@@ -12,6 +12,7 @@ mod dump;
 mod embedded;
 mod failover;
 mod harness;
+mod limits;
 mod live_versions;
 mod older_brokers;
 mod read_equals_java;

@@ -180,6 +180,25 @@ async fn a_broker_that_knows_no_brokers_yet_is_not_believed() {
     assert_eq!(ends(&client, 2).await.unwrap(), [Some(10); 2]);
 }
 
+/// A broker that was paused for longer than its session, or has just come up, knows no broker for a moment.
+#[tokio::test]
+async fn a_lone_broker_without_brokers_is_asked_again() {
+    let broker = start(1).await;
+    topic(&broker, "t", 2, 10);
+    let client = client(&broker).await;
+    let since = broker.requests(ApiKey::Metadata);
+    broker.on(ApiKey::Metadata, move |context| {
+        if context.index > since + 1 {
+            return Action::Pass;
+        }
+        edit::<MetadataRequest>(context.api_version, |response| {
+            response.brokers.clear();
+            response.topics.clear();
+        })
+    });
+    assert_eq!(ends(&client, 2).await.unwrap(), [Some(10); 2]);
+}
+
 #[tokio::test]
 async fn s_n13_late_metadata_does_not_move_a_partition_back() {
     let broker = start(2).await;
