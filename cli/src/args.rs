@@ -125,8 +125,8 @@ pub(crate) struct SourceArgs {
     /// Topics in whose name this regular expression is found
     #[arg(long, value_name = "REGEX", allow_hyphen_values = true)]
     subscribe_pattern: Option<String>,
-    /// Partitions to read, as {"topic":[0,2]}
-    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
+    /// Partitions to read, as JSON
+    #[arg(long, help = "Partitions to read, as {\"topic\":[0,2]}", value_name = "JSON", allow_hyphen_values = true)]
     assign: Option<String>,
     /// Where to start: earliest, or {"topic":{"0":23,"1":-2}} (-2 earliest) with every partition [default: earliest]
     #[arg(long, value_name = "OFFSETS", allow_hyphen_values = true)]

@@ -37,7 +37,7 @@ impl Fetcher {
     /// after the one before was dropped.
     ///
     /// # Errors
-    /// [`FetchErrorKind::OutOfRange`] leaves the choice to the caller; after all others the target is over. Other targets go on.
+    /// [`FetchErrorKind::OutOfRange`](super::FetchErrorKind::OutOfRange) leaves the choice to the caller; after all others the target is over. Other targets go on.
     pub async fn next(&self) -> Option<Result<CompletedFetch, FetchError>> {
         self.fetched.lock().await.recv().await
     }

@@ -127,7 +127,7 @@ impl BatchHeader {
         usize::try_from(self.batch_length).unwrap_or(0) + LOG_OVERHEAD
     }
 
-    /// The records in `section`, which is this batch's record section, inflated ([`RecordBatch::section`]).
+    /// The records in `section`, which is this batch's record section, inflated ([`RecordBatch::section`](super::RecordBatch::section)).
     ///
     /// # Errors
     /// The number of records can't be right; for a compressed message of magic 0 or 1, its inner set can't be walked.
