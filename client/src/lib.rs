@@ -21,6 +21,8 @@
 //! # Features
 //! `zstd` (default): passed on to `ottla_protocol`.
 
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
+
 mod address;
 mod broker_pool;
 mod client;

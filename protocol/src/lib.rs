@@ -14,6 +14,8 @@
 //! - `zstd` (default): the C library decodes zstd. Without it pure Rust does, three to four times slower, and nothing needs a C compiler.
 //! - `json`: messages as JSON with the schema's field names.
 
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
+
 mod api;
 pub mod compression;
 mod error;

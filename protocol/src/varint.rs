@@ -39,12 +39,8 @@ pub fn read_varlong(bytes: &[u8]) -> Option<(i64, usize)> {
 }
 
 /// Appends an unsigned 32-bit varint.
-pub fn write_uvarint(out: &mut BytesMut, mut value: u32) {
-    while value >= 0x80 {
-        out.put_u8((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    out.put_u8(value as u8);
+pub fn write_uvarint(out: &mut BytesMut, value: u32) {
+    write_raw(out, value.into());
 }
 
 /// Appends a zigzag 32-bit varint.
@@ -54,12 +50,18 @@ pub fn write_varint(out: &mut BytesMut, value: i32) {
 
 /// Appends a zigzag 64-bit varint.
 pub fn write_varlong(out: &mut BytesMut, value: i64) {
-    let mut raw = ((value << 1) ^ (value >> 63)).cast_unsigned();
-    while raw >= 0x80 {
-        out.put_u8((raw & 0x7f) as u8 | 0x80);
-        raw >>= 7;
+    write_raw(out, ((value << 1) ^ (value >> 63)).cast_unsigned());
+}
+
+fn write_raw(out: &mut BytesMut, mut value: u64) {
+    loop {
+        let [low, ..] = value.to_le_bytes();
+        value >>= 7;
+        if value == 0 {
+            return out.put_u8(low);
+        }
+        out.put_u8(low | 0x80);
     }
-    out.put_u8(raw as u8);
 }
 
 #[cfg(test)]

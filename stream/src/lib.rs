@@ -34,6 +34,8 @@
 //! # Features
 //! `zstd` (default): the C library decodes zstd. Without it pure Rust does, slower, and nothing needs a C compiler.
 
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
+
 mod batch;
 mod commit;
 mod error;

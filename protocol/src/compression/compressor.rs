@@ -95,7 +95,8 @@ impl Compressor {
         let mut crc = Crc::new();
         crc.update(plain);
         out.put_u32_le(crc.sum());
-        out.put_u32_le((plain.len() & 0xffff_ffff) as u32);
+        let [a, b, c, d, ..] = (plain.len() as u64).to_le_bytes();
+        out.put_slice(&[a, b, c, d]);
         Ok(())
     }
 
@@ -125,12 +126,13 @@ impl Compressor {
             let written = lz4_flex::block::compress_into_with_table(chunk, &mut self.block, table)
                 .map_err(|error| error.to_string())?;
             // What doesn't shrink is stored.
-            let (size, data) = if written < chunk.len() {
-                (written as u32, self.block.get(..written).unwrap_or_default())
+            let (stored, data) = if written < chunk.len() {
+                (0, self.block.get(..written).unwrap_or_default())
             } else {
-                (chunk.len() as u32 | lz4::STORED, chunk)
+                (lz4::STORED, chunk)
             };
-            out.put_u32_le(size);
+            let size = u32::try_from(data.len()).map_err(|error| error.to_string())?;
+            out.put_u32_le(size | stored);
             out.put_slice(data);
         }
         out.put_u32_le(0);

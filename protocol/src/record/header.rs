@@ -89,18 +89,21 @@ pub struct OwnedHeaders {
 }
 
 impl OwnedHeaders {
-    /// Adds a header at the end.
+    /// Adds a header at the end. Of a key or value of more than 2 GiB, which no record can have, that much is kept.
     pub fn push(&mut self, key: &[u8], value: Option<&[u8]>) {
-        write_varint(&mut self.bytes, key.len() as i32);
-        self.bytes.put_slice(key);
+        self.put(key);
         match value {
-            Some(value) => {
-                write_varint(&mut self.bytes, value.len() as i32);
-                self.bytes.put_slice(value);
-            }
+            Some(value) => self.put(value),
             None => write_varint(&mut self.bytes, -1),
         }
         self.count += 1;
+    }
+
+    fn put(&mut self, field: &[u8]) {
+        let length = i32::try_from(field.len()).unwrap_or(i32::MAX);
+        write_varint(&mut self.bytes, length);
+        let kept = usize::try_from(length).ok().and_then(|length| field.get(..length));
+        self.bytes.put_slice(kept.unwrap_or_default());
     }
 
     /// The same as a view.
