@@ -70,9 +70,12 @@ impl ProcessedBatch {
 }
 
 impl ProcessedBatch {
+    /// Every partition of a topic that is another one now: one that was read to its end before is gone as well.
     fn recreated(&self) -> BTreeSet<TopicPartition> {
         let recreated = self.lost().iter().filter(|lost| lost.kind == LossKind::Recreated);
-        recreated.map(|lost| TopicPartition::new(lost.range.topic.clone(), lost.range.partition)).collect()
+        let topics: BTreeSet<&str> = recreated.map(|lost| lost.range.topic.as_str()).collect();
+        let partitions = self.offsets_to_commit().keys();
+        partitions.filter(|partition| topics.contains(partition.topic.as_str())).cloned().collect()
     }
 }
 

@@ -53,6 +53,16 @@ fn wrong_use_is_named_and_ends_with_2() {
             "The specified start timestamp 9 is greater than the end timestamp 8.",
         ),
         (&["--subscribe", "t", "--starting-timestamp=-5"], "-5"),
+        (&["--subscribe", "t", "--starting-timestamp", "-1"], "got -1"),
+        (&["--subscribe", "t", "--max-records", "-1"], "invalid value '-1' for '--max-records <N>'"),
+        (&["--subscribe", "t", "--starting-offsets", "group"], "startingOffsets=group is not there yet"),
+        (&["--subscribe", "t", "--starting-offsets", "earlist"], "the words earliest and latest"),
+        (&["--subscribe", "t", "--min-partitions", "x"], "option 'minPartitions' must be a whole number"),
+        (&["--subscribe", "t", "-X", "bootstrap-servers=h"], "did you mean 'kafka.bootstrap.servers'?"),
+        (
+            &["--subscribe", "t", "--commit-group", "g", "-X", "kafka.consumer.commit.groupid=h"],
+            "--commit-group is 'g' and option 'kafka.consumer.commit.groupid' is 'h'",
+        ),
         (
             &["--subscribe", "t", "-X", "kafka.enable.auto.commit=true"],
             "'enable.auto.commit' is not supported: offsets are committed only after",

@@ -54,7 +54,9 @@ pub(crate) async fn run(common: &Common, args: &ReadArgs) -> Result<(), Failure>
         (None, _) => "interrupted".to_owned(),
         (Some(group), false) => format!("interrupted; nothing was committed to group '{group}'"),
         (Some(group), true) => {
-            format!("interrupted while committing to group '{group}'; it has all offsets of the read or none")
+            format!(
+                "interrupted while committing to group '{group}'; whether it has the offsets of the read is not known"
+            )
         }
     };
     let (processed, committed) = until_interrupted(work, interrupted).await?;

@@ -206,3 +206,17 @@ async fn a_coordinator_that_is_not_there_yet_is_waited_for() {
         assert_eq!(broker.requests(ApiKey::FindCoordinator), 4);
     }
 }
+
+/// A topic that the coordinator does not know may be on its way, but not for as long as a broker may be away.
+#[tokio::test]
+async fn a_topic_that_is_gone_is_given_up_long_before_the_deadline() {
+    let broker = start(1).await;
+    topic(&broker, "t", 2, 10);
+    let client = impatient(&broker, Duration::from_secs(60)).await;
+    broker.on(ApiKey::OffsetCommit, |_| Action::PartitionErrors(vec![PartitionError::new("t", 1, 100)]));
+    let start = std::time::Instant::now();
+    let results = commit(&client, &[(0, offset(5)), (1, offset(6))]).await.unwrap();
+    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
+    let codes: Vec<i16> = results.values().map(|code| code.0).collect();
+    assert_eq!(codes, [0, 100]);
+}
