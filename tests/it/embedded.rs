@@ -140,7 +140,11 @@ async fn kcat_and_java_read_what_the_other_wrote_in_every_codec() {
         .map(|line| line.split_whitespace().collect())
         .filter(|row: &Vec<&str>| row.first() == Some(&"java"))
         .collect();
-    assert_eq!(rows.len(), 2 * CODECS.len(), "{described}");
+    for codec in CODECS {
+        let topic = format!("by-kcat-{codec}");
+        assert!(rows.iter().any(|row| row[1..=3] == [topic.as_str(), "1", "500"]), "{topic}-1:\n{described}");
+    }
+    // The empty partition 0 of a topic is there only if the consumer had its position before the last record came: it commits no others.
     assert!(rows.iter().all(|row| row[5] == "0"), "every partition without lag:\n{described}");
 }
 
