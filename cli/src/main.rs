@@ -42,8 +42,11 @@ fn refuse(error: &clap::Error) -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<(), Failure> {
-    let runtime =
-        runtime(cli).map_err(|error| Failure::failed("RUNTIME", format!("the runtime can't be started: {error}")))?;
+    // One thread for everything; a read starts more when this one is busy.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed("RUNTIME", format!("the runtime can't be started: {error}")))?;
     let result = runtime.block_on(async {
         match &cli.command {
             Command::Demo(args) => cmd::demo::run(&cli.common, args).await,
@@ -56,12 +59,4 @@ fn run(cli: &Cli) -> Result<(), Failure> {
     // A name look-up that hangs in the system must not hold the exit up.
     runtime.shutdown_background();
     result
-}
-
-/// One thread for everything when one decoder was asked for, so that a fetched piece never changes its core.
-fn runtime(cli: &Cli) -> std::io::Result<tokio::runtime::Runtime> {
-    match cmd::parallelism(&cli.common) {
-        1 => tokio::runtime::Builder::new_current_thread().enable_all().build(),
-        threads => tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build(),
-    }
 }

@@ -28,8 +28,8 @@ pub(crate) struct Shared {
     pub(crate) pool: BrokerPool,
     pub(crate) budget: Arc<Budget>,
     // Never held together with `coordinators`, nor over an await.
-    cluster: Mutex<Cluster>,
-    pub(crate) coordinators: Mutex<HashMap<String, crate::BrokerName>>,
+    cluster: Arc<Mutex<Cluster>>,
+    pub(crate) coordinators: Arc<Mutex<HashMap<String, crate::BrokerName>>>,
 }
 
 /// Pool buffers hold a fetch response of the usual size: the records asked for and what stands around them. Memory that an answer does not
@@ -49,7 +49,7 @@ impl Client {
         let config = Arc::new(config);
         let pool = BrokerPool::new(config.clone(), Arc::new(frame_pool(&config)));
         let budget = Arc::new(Budget::new(config.memory_bytes));
-        let shared = Shared { config, pool, budget, cluster: Mutex::default(), coordinators: Mutex::default() };
+        let shared = Shared { config, pool, budget, cluster: Arc::default(), coordinators: Arc::default() };
         let client = Self { shared: Arc::new(shared) };
         match client.refresh_metadata(&TopicSelection::None, Deadline::after(timeout)).await {
             Ok(_) => Ok(client),
@@ -60,6 +60,21 @@ impl Client {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// This client for another thread with a runtime of its own: the same metadata and the same byte budget, but connections and buffers
+    /// that no other thread touches.
+    #[must_use]
+    pub fn for_thread(&self) -> Self {
+        let config = self.shared.config.clone();
+        let shared = Shared {
+            pool: BrokerPool::new(config.clone(), Arc::new(frame_pool(&config))),
+            config,
+            budget: self.shared.budget.clone(),
+            cluster: self.shared.cluster.clone(),
+            coordinators: self.shared.coordinators.clone(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// The settings this client was made with.

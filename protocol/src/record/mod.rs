@@ -90,4 +90,4 @@ pub use control::ControlRecord;
 pub use header::{Header, Headers, HeadersIter, OwnedHeaders};
 pub use ranges::RecordRanges;
 pub use record::{Record, TimestampType};
-pub use records::Records;
+pub use records::{Records, Skimmed};

@@ -84,6 +84,25 @@ impl<'a> Records<'a> {
         self.section.len() - self.rest.len()
     }
 
+    /// Passes over records that end at or before byte `end` of the section, reading of each only how long it and its value are. Stops early
+    /// before one that is damaged or out of the ordinary, and always before the last: [`next`](Iterator::next) tells what is wrong there.
+    /// Does nothing in the formats before v2.
+    #[inline]
+    pub fn skim_before(&mut self, end: usize) -> Skimmed {
+        let mut skimmed = Skimmed::default();
+        let after_end = self.section.len().saturating_sub(end);
+        while self.left > 1
+            && let Some((value_bytes, rest)) = skim(self.rest)
+            && rest.len() >= after_end
+        {
+            self.left -= 1;
+            self.rest = rest;
+            skimmed.records += 1;
+            skimmed.value_bytes += value_bytes;
+        }
+        skimmed
+    }
+
     /// The fast path gave up: parse again, a field at a time.
     #[cold]
     #[inline(never)]
@@ -141,6 +160,15 @@ impl<'a> Iterator for Records<'a> {
 }
 
 impl std::iter::FusedIterator for Records<'_> {}
+
+/// What [`Records::skim_before`] passed over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Skimmed {
+    /// How many records.
+    pub records: u64,
+    /// How many bytes their values have; a null value has none.
+    pub value_bytes: u64,
+}
 
 /// The number of records, if `section` can hold that many.
 #[inline]
@@ -217,6 +245,32 @@ fn parse<'a>(bytes: &'a [u8], base: &Base) -> Option<(Record<'a>, &'a [u8])> {
         headers,
     };
     Some((record, rest))
+}
+
+/// The length of the value of the record that `bytes` begins with, and what follows the record. `None` for what [`parse`] gives up on, and
+/// if the key or value does not fit into the record; its headers are not looked at.
+#[inline(always)]
+fn skim(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (length, bytes) = take_short(bytes)?;
+    let (body, rest) = bytes.split_at_checked(usize::try_from(length).ok()?)?;
+    let (_attributes, body) = body.split_first()?;
+    let body = skip_short(skip_short(body)?)?;
+    let (key, body) = take_short(body)?;
+    let body = body.get(usize::try_from(key).unwrap_or(0)..)?;
+    let (value, body) = take_short(body)?;
+    let value = usize::try_from(value).unwrap_or(0);
+    (value < body.len()).then_some((value as u64, rest))
+}
+
+/// What follows a varint of at most three bytes.
+#[inline(always)]
+fn skip_short(bytes: &[u8]) -> Option<&[u8]> {
+    match bytes {
+        [a, rest @ ..] if *a < 0x80 => Some(rest),
+        [_, b, rest @ ..] if *b < 0x80 => Some(rest),
+        [_, _, c, rest @ ..] if *c < 0x80 => Some(rest),
+        _ => None,
+    }
 }
 
 /// The number of headers and exactly as many headers, which fill `body`.

@@ -61,6 +61,12 @@ pub(super) struct Hits<'a> {
 }
 
 impl Hits<'_> {
+    /// Where the next hit begins, in bytes from the section's start; `usize::MAX` when there is none.
+    #[inline]
+    pub(super) fn next_at(&self) -> usize {
+        self.next
+    }
+
     /// Whether a hit begins before `end`, where a record ends that begins where the last one ended. Hits in it are passed over.
     #[inline]
     pub(super) fn any_before(&mut self, end: usize) -> bool {

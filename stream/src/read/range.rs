@@ -3,13 +3,13 @@
 //! Nothing here waits, allocates, locks or logs for a record. A batch's header decides first: control batches and aborted transactions are
 //! never delivered, and the position moves by the header's next offset, since compaction, markers and aborted records leave gaps.
 
-use super::prefilter::Prefilter;
+use super::prefilter::{Hits, Prefilter};
 use crate::{BoundFilter, LossKind, LostRange, OffsetRange, ReadErrorKind, RecordWriter};
-use ottla_client::{CompletedFetch, IsolationLevel};
+use ottla_client::{CompletedFetch, IsolationLevel, TopicPartition};
 use ottla_protocol::{
     compression::Decompressor,
     message::AbortedTransaction,
-    record::{AbortedTransactions, BatchHeader, RecordBatch, RecordBatches, Records, Visibility},
+    record::{AbortedTransactions, BatchHeader, Record, RecordBatch, RecordBatches, Records, Visibility},
 };
 
 /// What was seen of a range so far.
@@ -24,8 +24,16 @@ pub struct RangeCounts {
     pub hits: u64,
 }
 
+impl RangeCounts {
+    #[inline(always)]
+    fn add(&mut self, record: &Record<'_>) {
+        self.records += 1;
+        self.value_bytes += record.value.map_or(0, |value| value.len() as u64);
+    }
+}
+
 /// A decoder's tools, kept from piece to piece so that they are made once.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Tools {
     pub(super) decompressor: Decompressor,
     pub(super) aborted: AbortedTransactions,
@@ -54,6 +62,10 @@ pub(super) struct RangeReader {
 }
 
 impl RangeReader {
+    pub(super) fn partition(&self) -> TopicPartition {
+        TopicPartition::new(self.range.topic.clone(), self.range.partition)
+    }
+
     /// Whether the range is done.
     pub(super) fn is_done(&self) -> bool {
         self.position >= self.until || self.counts.hits >= self.hits_max
@@ -122,12 +134,41 @@ impl RangeReader {
         let result = match &prefilter {
             Some(prefilter) if header.magic == 2 && Prefilter::pays_for(section, header.records_count) => {
                 let mut hits = prefilter.hits(section);
-                self.read_records(batch, records, writer, |end| hits.any_before(end))
+                if header.base_offset >= self.position && header.last_offset() < self.until {
+                    self.read_hits(batch, records, writer, &mut hits)
+                } else {
+                    self.read_records(batch, records, writer, |end| hits.any_before(end))
+                }
             }
             _ => self.read_records(batch, records, writer, |_| true),
         };
         self.prefilter = prefilter;
         result.map(|()| section.len())
+    }
+
+    /// The loop over the hits of a batch that lies wholly in the range: what no hit begins in is passed over.
+    fn read_hits<W: RecordWriter>(
+        &mut self,
+        batch: &RecordBatch<'_>,
+        mut records: Records<'_>,
+        writer: &mut W,
+        hits: &mut Hits<'_>,
+    ) -> Result<(), ReadErrorKind> {
+        let mut counts = self.counts;
+        loop {
+            let skimmed = records.skim_before(hits.next_at());
+            counts.records += skimmed.records;
+            counts.value_bytes += skimmed.value_bytes;
+            // The one that the hit is in, the last of the batch, or one that is out of the ordinary.
+            let Some(record) = records.next() else { break };
+            let record = record.map_err(|error| batch.error(error))?;
+            counts.add(&record);
+            if hits.any_before(records.position()) && self.keep(&record, &mut counts, writer) {
+                break;
+            }
+        }
+        self.counts = counts;
+        Ok(())
     }
 
     /// The loop over records. `may_keep` says of the record that ends at a byte of the section whether the filter need look at it.
@@ -147,19 +188,28 @@ impl RangeReader {
             if record.offset < from || record.offset >= until {
                 continue;
             }
-            counts.records += 1;
-            counts.value_bytes += record.value.map_or(0, |value| value.len() as u64);
-            if may_keep && self.filter.keep(&record) {
-                counts.hits += 1;
-                writer.write(&record);
-                if counts.hits >= self.hits_max {
-                    self.position = record.offset + 1;
-                    break;
-                }
+            counts.add(&record);
+            if may_keep && self.keep(&record, &mut counts, writer) {
+                break;
             }
         }
         self.counts = counts;
         Ok(())
+    }
+
+    /// Writes the record if the filter keeps it. Says whether that was the last one wanted.
+    #[inline(always)]
+    fn keep<W: RecordWriter>(&mut self, record: &Record<'_>, counts: &mut RangeCounts, writer: &mut W) -> bool {
+        if !self.filter.keep(record) {
+            return false;
+        }
+        counts.hits += 1;
+        writer.write(record);
+        let last = counts.hits >= self.hits_max;
+        if last {
+            self.position = record.offset + 1;
+        }
+        last
     }
 
     /// A log start beyond the position means that what lies between is gone, unless it came all the same: the log may have been cut while
@@ -208,7 +258,7 @@ mod tests {
     use crate::{Filter, SinkError};
     use ottla_protocol::{
         compression::{Compression, Compressor},
-        record::{OwnedHeaders, Record, RecordBatchBuilder, RecordBatchOptions, TimestampType},
+        record::{OwnedHeaders, RecordBatchBuilder, RecordBatchOptions, TimestampType},
     };
     use proptest::prelude::*;
 

@@ -1,0 +1,290 @@
+//! Several threads for one read, one core used well before a second one is.
+//!
+//! The first worker is the caller's own task. When its runtime has hardly had time to wait, another thread starts, with connections of its
+//! own, and takes about half of the ranges; a worker whose ranges are done takes half of another's. A range is with one worker at a time, so
+//! that its records come in order whoever reads them, and no fetched byte ever changes threads.
+
+use super::{
+    ReadProgress, ReadSettings,
+    range::{RangeReader, Tools},
+    worker::{Share, Slot},
+};
+use crate::{Error, RecordWriter, Result};
+use ottla_client::Client;
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+use tokio::sync::Notify;
+
+/// How long a worker is watched before another one starts beside it.
+const WATCH: Duration = Duration::from_millis(10);
+/// A share that would be read in less time than this is not worth a hand-over.
+const SHARE_MIN: Duration = Duration::from_millis(10);
+
+/// What the workers of a read have in common.
+pub(super) struct Crew<W> {
+    pub(super) fail_on_data_loss: bool,
+    pub(super) progress: Arc<ReadProgress>,
+    workers_max: usize,
+    ranges: usize,
+    state: Mutex<State<W>>,
+    /// Shares that are waited for and not yet given; asked after each piece.
+    wanted: AtomicUsize,
+    stopped: AtomicBool,
+    changed: Notify,
+}
+
+struct State<W> {
+    workers: usize,
+    waiting: usize,
+    given: Vec<Vec<Slot<W>>>,
+    done: Vec<Slot<W>>,
+    failure: Option<Failure>,
+}
+
+/// Why a worker's thread ended early.
+enum Failure {
+    Error(Error),
+    Panic(Box<dyn Any + Send>),
+}
+
+impl<W: RecordWriter> Crew<W> {
+    pub(super) fn new(settings: &ReadSettings, ranges: usize, progress: &Arc<ReadProgress>) -> Self {
+        Self {
+            fail_on_data_loss: settings.fail_on_data_loss,
+            progress: progress.clone(),
+            workers_max: settings.parallelism.max(1),
+            ranges,
+            state: Mutex::new(State { workers: 1, waiting: 0, given: Vec::new(), done: Vec::new(), failure: None }),
+            wanted: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Reads all ranges to their ends and finishes their writers; the first failure ends the others. Dropping the future ends them too.
+    pub(super) async fn read(self, client: &Client, slots: Vec<Slot<W>>) -> Result<Vec<RangeReader>> {
+        let ranges = self.ranges;
+        let crew = StopOnDrop(Arc::new(self));
+        crew.0.work(client, slots).await?;
+        let mut done = {
+            let mut state = crew.0.state();
+            match state.failure.take() {
+                Some(Failure::Error(error)) => return Err(error),
+                Some(Failure::Panic(panic)) => {
+                    drop(state);
+                    resume_unwind(panic)
+                }
+                None => std::mem::take(&mut state.done),
+            }
+        };
+        done.sort_unstable_by_key(|slot| slot.index);
+        // Nothing may be committed for a range that ended early, whatever the reason.
+        if done.len() != ranges {
+            return Err(Error::Unfinished { range: None });
+        }
+        let mut readers = Vec::with_capacity(ranges);
+        for slot in done {
+            if !slot.reader.is_done() {
+                return Err(Error::Unfinished { range: Some(slot.reader.range) });
+            }
+            slot.writer.finish().await?;
+            readers.push(slot.reader);
+        }
+        Ok(readers)
+    }
+
+    /// One worker: reads its ranges, then what others give it, until all are done.
+    async fn work(self: &Arc<Self>, client: &Client, slots: Vec<Slot<W>>) -> Result<()> {
+        let mut tools = Tools::default();
+        let mut next = Some(slots);
+        while let Some(slots) = next {
+            self.read_share(client, slots, &mut tools).await?;
+            next = self.next_share().await;
+        }
+        Ok(())
+    }
+
+    async fn read_share(self: &Arc<Self>, client: &Client, slots: Vec<Slot<W>>, tools: &mut Tools) -> Result<()> {
+        let mut share = Share::start(client, slots);
+        let (start, mut offsets) = (Instant::now(), 0_i64);
+        let mut watch = Watch::start();
+        loop {
+            let next = tokio::select! {
+                next = share.next() => next,
+                () = self.stopped() => return Ok(()),
+            };
+            match next {
+                Some(Ok(fetch)) => offsets += share.piece(&fetch, self, tools).await?,
+                Some(Err(error)) => share.fetch_failed(error, self)?,
+                None => break,
+            }
+            let wanted = self.wanted.load(Ordering::Relaxed) > 0;
+            if wanted || watch.is_busy() {
+                let a_while = start.elapsed().as_secs_f64() / SHARE_MIN.as_secs_f64();
+                #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "an estimate")]
+                let offsets_min = (offsets as f64 / a_while.max(1.0)) as i64;
+                self.share_out(client, &mut share, offsets_min.max(1));
+            }
+        }
+        self.state().done.extend(share.into_slots());
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    /// Gives half of a share to a worker that waits, or to a new one if there may be one more.
+    fn share_out(self: &Arc<Self>, client: &Client, share: &mut Share<W>, offsets_min: i64) {
+        let mut state = self.state();
+        if state.waiting > state.given.len() {
+            let slots = share.split(offsets_min);
+            if !slots.is_empty() {
+                state.given.push(slots);
+                self.note_wanted(&state);
+                drop(state);
+                self.changed.notify_waiters();
+            }
+            return;
+        }
+        if state.workers >= self.workers_max {
+            return;
+        }
+        let slots = share.split(offsets_min);
+        if slots.is_empty() {
+            return;
+        }
+        state.workers += 1;
+        // Until the thread is there, the ranges lie where any worker finds them.
+        state.given.push(slots);
+        drop(state);
+        let (crew, client) = (self.clone(), client.for_thread());
+        let started = thread::Builder::new().name("ottla-read".to_owned()).spawn(move || crew.thread(&client));
+        // A system that has no thread to give leaves the others to read alone.
+        if started.is_err() {
+            self.state().workers -= 1;
+        }
+    }
+
+    /// A further worker's thread.
+    fn thread(self: Arc<Self>, client: &Client) {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+            self.state().workers -= 1;
+            return;
+        };
+        let work = || {
+            runtime.block_on(async {
+                match self.next_share().await {
+                    Some(slots) => self.work(client, slots).await,
+                    None => Ok(()),
+                }
+            })
+        };
+        let failure = match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(Failure::Error(error)),
+            Err(panic) => Some(Failure::Panic(panic)),
+        };
+        if let Some(failure) = failure {
+            self.state().failure.get_or_insert(failure);
+            self.stop();
+        }
+        // A name look-up that hangs in the system must not hold the thread up.
+        runtime.shutdown_background();
+    }
+
+    /// Ranges that another worker gives away; `None` when all are done, or the read was stopped.
+    async fn next_share(&self) -> Option<Vec<Slot<W>>> {
+        let mut waits = false;
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let mut state = self.state();
+                let given = state.given.pop();
+                let over = self.stopped.load(Ordering::Acquire) || state.done.len() == self.ranges;
+                let goes_on = given.is_none() && !over;
+                if goes_on != waits {
+                    waits = goes_on;
+                    state.waiting = if waits { state.waiting + 1 } else { state.waiting - 1 };
+                }
+                self.note_wanted(&state);
+                if !goes_on {
+                    return given.filter(|_| !over);
+                }
+            }
+            changed.await;
+        }
+    }
+
+    fn note_wanted(&self, state: &State<W>) {
+        self.wanted.store(state.waiting.saturating_sub(state.given.len()), Ordering::Relaxed);
+    }
+}
+
+impl<W> Crew<W> {
+    fn state(&self) -> MutexGuard<'_, State<W>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.changed.notify_waiters();
+    }
+
+    /// Resolves when the read was stopped.
+    async fn stopped(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.stopped.load(Ordering::Acquire) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// Ends all workers with the caller's future, whether it came to its end or was dropped.
+struct StopOnDrop<W>(Arc<Crew<W>>);
+
+impl<W> Drop for StopOnDrop<W> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// How busy this worker's runtime is.
+struct Watch {
+    since: Instant,
+    busy: Duration,
+}
+
+impl Watch {
+    fn start() -> Self {
+        Self { since: Instant::now(), busy: busy() }
+    }
+
+    /// Whether the runtime had less than a quarter of the last while to wait in. False until a while has passed.
+    fn is_busy(&mut self) -> bool {
+        let elapsed = self.since.elapsed();
+        if elapsed < WATCH {
+            return false;
+        }
+        let before = std::mem::replace(self, Self::start());
+        self.busy.saturating_sub(before.busy) >= elapsed * 3 / 4
+    }
+}
+
+/// For how long the threads of this runtime did not wait, all together.
+fn busy() -> Duration {
+    let metrics = tokio::runtime::Handle::current().metrics();
+    (0..metrics.num_workers()).map(|worker| metrics.worker_total_busy_duration(worker)).sum()
+}
