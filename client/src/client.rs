@@ -6,7 +6,7 @@ use crate::{
     cluster::Cluster,
     config::BOOTSTRAP_TIMEOUT,
     conn::{Connection, FramePool},
-    fetch::Budget,
+    fetch::{Budget, Reservation, Room},
     metadata::TopicSelection,
     retry::Backoff,
 };
@@ -75,6 +75,22 @@ impl Client {
             coordinators: self.shared.coordinators.clone(),
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// Room for the inflated bytes of one of `decoders` decoders, in the budget that answers are counted in too.
+    pub fn room(&self, decoders: usize) -> Room {
+        Room::new(&self.shared.budget, decoders)
+    }
+
+    /// Counts `bytes` that somebody keeps in the budget, until the reservation is dropped.
+    pub fn keep_bytes(&self, bytes: usize) -> Reservation {
+        self.shared.budget.keep(bytes)
+    }
+
+    /// By how many bytes `ottla.memory.bytes` was exceeded at the worst time so far: one answer or batch may be larger than what is left of
+    /// the budget, or than all of it.
+    pub fn memory_excess_bytes(&self) -> usize {
+        self.shared.budget.excess()
     }
 
     /// The settings this client was made with.

@@ -45,7 +45,7 @@ pub use cluster::{Partition, Topic};
 pub use config::ClientConfig;
 pub use conn::Resolver;
 pub use error::{BrokerName, ConnectError, Error, RequestError, Result, report};
-pub use fetch::{CompletedFetch, FetchError, FetchErrorKind, FetchTarget, Fetcher};
+pub use fetch::{BudgetHeld, CompletedFetch, FetchError, FetchErrorKind, FetchTarget, Fetcher, Reservation, Room};
 pub use settings::{SettingEffect, SettingError};
 pub use types::{
     CommitResults, CommittedOffsets, IsolationLevel, NodeId, OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec,

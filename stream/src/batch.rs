@@ -1,9 +1,9 @@
-//! A batch, in the two states that the order of its steps allows: planned, then processed. Only [`PlannedBatch::process`] makes a
-//! [`ProcessedBatch`], and only that can be committed.
+//! A batch, in the two states that the order of its steps allows: planned, then processed. Only [`PlannedBatch::process`], or a
+//! [`BatchReader`] that came to its end, makes a [`ProcessedBatch`], and only that can be committed.
 
 use crate::{
-    Filter, LostRange, OffsetRange, RangeCounts, RangeOutcome, ReadProgress, ReadSettings, Result, Sink,
-    read::{PlannedRange, read_ranges},
+    BatchReader, Filter, LostRange, OffsetRange, RangeCounts, RangeOutcome, ReadProgress, ReadSettings, Result, Sink,
+    read::{PlannedRange, ReadOutcome, read_ranges},
 };
 use ottla_client::{Client, TopicPartition};
 use ottla_protocol::Uuid;
@@ -51,15 +51,46 @@ impl PlannedBatch {
     ) -> Result<ProcessedBatch> {
         let outcome = read_ranges(client, &self.ranges, filter, sink, settings, progress).await?;
         sink.finish_batch(self.batch_id).await?;
+        let reached = settings.records_max.map(|_| reached_offsets(&outcome.ranges, &self.end_offsets));
+        let mut processed = self.processed(outcome);
+        if let Some(reached) = reached {
+            processed.end_offsets = reached;
+        }
+        Ok(processed)
+    }
+
+    /// Reads the ranges batch by batch in the caller's own task, in place of [`process`](Self::process): for whoever keeps batches, or wants
+    /// to await something for each. Of `settings`, `parallelism` and `records_max` are for `process` only. Must be called within a tokio
+    /// runtime.
+    ///
+    /// ```no_run
+    /// # async fn example(batch: ottla_stream::PlannedBatch, client: ottla_stream::Client) -> ottla_stream::Result<()> {
+    /// # use ottla_stream::{Filter, ReadSettings};
+    /// let mut reader = batch.read(&client, &Filter::always(), &ReadSettings::default()).await;
+    /// let mut kept = Vec::new();
+    /// while let Some(mut batch) = reader.next().await? {
+    ///     if batch.header().records_count > 100 {
+    ///         kept.push(batch.keep()?);
+    ///     } else {
+    ///         batch.for_each(|record| println!("{}", record.offset))?;
+    ///     }
+    /// }
+    /// reader.finish()?.commit(&client, "my-group", "query-1").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn read(self, client: &Client, filter: &Filter, settings: &ReadSettings) -> BatchReader {
+        BatchReader::start(client, self, filter, settings).await
+    }
+
+    /// The ranges were read with this outcome.
+    pub(crate) fn processed(self, outcome: ReadOutcome) -> ProcessedBatch {
         let mut lost = self.lost;
         lost.extend(outcome.lost);
         let topic_ids =
             self.ranges.into_iter().filter_map(|planned| Some((planned.range.topic, planned.topic_id?))).collect();
-        let end_offsets = match settings.records_max {
-            None => self.end_offsets,
-            Some(_) => reached_offsets(&outcome.ranges, &self.end_offsets),
-        };
-        Ok(ProcessedBatch { batch_id: self.batch_id, outcomes: outcome.ranges, end_offsets, topic_ids, lost })
+        let (batch_id, end_offsets) = (self.batch_id, self.end_offsets);
+        ProcessedBatch { batch_id, outcomes: outcome.ranges, end_offsets, topic_ids, lost }
     }
 }
 

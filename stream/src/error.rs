@@ -1,7 +1,7 @@
 //! Errors of this layer add topic, partition, offset and batch; data loss has a type of its own.
 
 use crate::{OffsetRange, OptionError};
-use ottla_client::{FetchErrorKind, TopicPartition};
+use ottla_client::{BudgetHeld, FetchErrorKind, TopicPartition};
 use ottla_protocol::{ErrorCode, record::BatchError};
 use std::fmt;
 
@@ -70,6 +70,7 @@ impl Error {
             Self::Read(error) => match error.source {
                 ReadErrorKind::Batch(_) => "CORRUPT_BATCH",
                 ReadErrorKind::Fetch(FetchErrorKind::NoData { .. }) => "FETCH_TIMEOUT",
+                ReadErrorKind::BudgetHeld(_) => "BUDGET_HELD",
                 ReadErrorKind::Fetch(_) => "FETCH_FAILED",
             },
             Self::DataLoss(loss) => loss.condition(),
@@ -113,6 +114,9 @@ pub enum ReadErrorKind {
     /// Nothing to read, or nobody to read from.
     #[error(transparent)]
     Fetch(#[from] FetchErrorKind),
+    /// Only bytes that the user keeps are in the way. Nothing is lost: after some are dropped, the read goes on.
+    #[error(transparent)]
+    BudgetHeld(#[from] BudgetHeld),
 }
 
 /// The output failed.

@@ -55,7 +55,7 @@ pub use offset::{OffsetRange, OffsetRangeLimit, PartitionTimestamps, SourceOffse
 pub use options::{OptionError, StartingOffsetsByTimestampStrategy, StreamOptions, client_config};
 pub use ottla_client::{Client, TopicPartition};
 pub use ottla_protocol::record::{Header, Headers, Record, TimestampType};
-pub use read::{RangeCounts, RangeOutcome, ReadProgress, ReadSettings};
+pub use read::{BatchReader, KeptBatch, RangeCounts, RangeOutcome, ReadBatch, ReadProgress, ReadSettings};
 pub use sink::{JsonRow, LineFormat, LineSink, NullSink, RecordWriter, Sink};
 pub use strategy::ConsumerStrategy;
 

@@ -12,7 +12,7 @@
 use super::{
     CompletedFetch, FetchError, FetchErrorKind, FetchTarget,
     budget::Budget,
-    fetcher::Command,
+    fetcher::{Blocked, Command},
     lanes::{Lane, LaneKey, Outcome},
     partition::{PartitionState, Status},
     request::Sizes,
@@ -45,6 +45,8 @@ pub(super) struct Engine {
     pub(super) lanes: BTreeMap<LaneKey, Lane>,
     /// The lane whose request waits for budget, and is the next to get some.
     pub(super) starved: Option<LaneKey>,
+    /// Whom to tell when only kept bytes are in its way.
+    pub(super) blocked: Arc<Blocked>,
     pub(super) routing: Routing,
     wake: BinaryHeap<Reverse<(Instant, usize)>>,
     pub(super) tasks: JoinSet<Event>,
@@ -61,6 +63,7 @@ impl Engine {
         targets: Vec<FetchTarget>,
         fetched: mpsc::UnboundedSender<Fetched>,
         commands: mpsc::UnboundedSender<Command>,
+        blocked: Arc<Blocked>,
     ) -> Self {
         let mut numbers: HashMap<TopicPartition, usize> = HashMap::with_capacity(targets.len());
         let mut partitions: Vec<PartitionState> = Vec::with_capacity(targets.len());
@@ -77,13 +80,14 @@ impl Engine {
         }
         let budget = client.shared.budget.clone();
         Self {
-            sizes: Sizes::new(client.config(), budget.limit()),
+            sizes: Sizes::new(client.config(), budget.wire_limit()),
             budget,
             over: partitions.iter().filter(|state| state.is_over()).count(),
             partitions,
             client,
             lanes: BTreeMap::new(),
             starved: None,
+            blocked,
             routing,
             wake: BinaryHeap::new(),
             tasks: JoinSet::new(),

@@ -103,6 +103,9 @@ impl Engine {
     /// in a circle: otherwise small requests, or those of the first brokers, would take all of it for ever.
     pub(super) fn send_requests(&mut self, now: Instant) {
         let starved = self.starved.take();
+        if starved.is_some() {
+            self.blocked.clear();
+        }
         let mut open: Vec<LaneKey> =
             self.lanes.iter().filter(|(_, lane)| lane.has_room(now)).map(|(key, _)| *key).collect();
         open.sort_by_key(|key| (starved.is_some_and(|starved| *key < starved), *key));
@@ -164,7 +167,9 @@ impl Engine {
 
     fn send_request(&mut self, key: LaneKey, connection: Arc<Connection>) -> Sent {
         let Some(count) = self.lanes.get(&key).map(|lane| self.request_size(lane)) else { return Sent::NothingToAsk };
-        let Some(mut reservation) = self.budget.try_reserve(self.sizes.expected_bytes(count)) else {
+        let bytes = self.sizes.expected_bytes(count);
+        let Some(mut reservation) = self.budget.try_reserve(bytes) else {
+            self.note_blocked(key, bytes);
             return Sent::NoBudget;
         };
         let asked = self.choose(key, count);
@@ -196,6 +201,16 @@ impl Engine {
             Event::Fetched(Box::new(Outcome { key, sent_at, asked, result }))
         });
         Sent::Yes
+    }
+
+    /// Tells the reader if waiting for `bytes` is in vain.
+    fn note_blocked(&self, key: LaneKey, bytes: usize) {
+        let first = self.lanes.get(&key).and_then(|lane| lane.queue.front());
+        if let Some(held) = self.budget.held_by_user(bytes)
+            && let Some(state) = first.and_then(|index| self.partitions.get(*index))
+        {
+            self.blocked.set(bytes, state.error(held.into()));
+        }
     }
 
     /// How many partitions the next request of a lane is about: as many as an answer can fill, and when nothing is out yet only half, so

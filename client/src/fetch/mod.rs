@@ -15,6 +15,7 @@ mod request;
 mod routing;
 
 pub(crate) use budget::Budget;
+pub use budget::{BudgetHeld, Reservation, Room};
 pub use completed::CompletedFetch;
 pub use fetcher::Fetcher;
 
@@ -92,6 +93,9 @@ pub enum FetchErrorKind {
     /// A batch whose header can't be right.
     #[error(transparent)]
     Batch(BatchError),
+    /// Only bytes that the user keeps are in the way. The target goes on when there is room again.
+    #[error(transparent)]
+    BudgetHeld(#[from] BudgetHeld),
     /// The broker could not be asked, or refused.
     #[error(transparent)]
     Client(#[from] Error),

@@ -166,6 +166,11 @@ impl Decompressor {
         self.scratch.shrink_to(bytes);
     }
 
+    /// What was inflated last. Empty if the last batch wasn't compressed or couldn't be inflated.
+    pub fn inflated(&self) -> &[u8] {
+        self.scratch.filled()
+    }
+
     /// Takes what was inflated last out of the scratch, for a caller that keeps a batch; the next batch starts a new scratch. Empty if
     /// the last batch wasn't compressed or couldn't be inflated.
     pub fn take_inflated(&mut self) -> Vec<u8> {

@@ -6,7 +6,8 @@
 
 use super::{
     ReadProgress, ReadSettings,
-    range::{RangeReader, Tools},
+    range::RangeReader,
+    tools::Tools,
     worker::{Share, Slot},
 };
 use crate::{Error, RecordWriter, Result};
@@ -60,7 +61,7 @@ impl<W: RecordWriter> Crew<W> {
         Self {
             fail_on_data_loss: settings.fail_on_data_loss,
             progress: progress.clone(),
-            workers_max: settings.parallelism.max(1),
+            workers_max: settings.parallelism.clamp(1, ranges.max(1)),
             ranges,
             state: Mutex::new(State { workers: 1, waiting: 0, given: Vec::new(), done: Vec::new(), failure: None }),
             wanted: AtomicUsize::new(0),
@@ -103,7 +104,7 @@ impl<W: RecordWriter> Crew<W> {
 
     /// One worker: reads its ranges, then what others give it, until all are done.
     async fn work(self: &Arc<Self>, client: &Client, slots: Vec<Slot<W>>) -> Result<()> {
-        let mut tools = Tools::default();
+        let mut tools = Tools::new(client, self.workers_max);
         let mut next = Some(slots);
         while let Some(slots) = next {
             self.read_share(client, slots, &mut tools).await?;

@@ -3,12 +3,15 @@
 //! [`wanted`] narrows the ranges by what the filter says before anything is read; [`crew`] spreads them over threads, each of which runs
 //! [`worker`]; [`range`] is the loop over batches and records, [`prefilter`] the search that goes before it.
 
+mod batch_reader;
 mod crew;
 mod prefilter;
 mod range;
+mod tools;
 mod wanted;
 mod worker;
 
+pub use batch_reader::{BatchReader, KeptBatch, ReadBatch};
 pub use range::RangeCounts;
 
 use crate::{Filter, LostRange, OffsetRange, Result, Sink};
@@ -117,6 +120,27 @@ pub(crate) struct ReadOutcome {
     pub(crate) lost: Vec<LostRange>,
 }
 
+impl ReadOutcome {
+    fn new(ranges: usize) -> Self {
+        Self { ranges: Vec::with_capacity(ranges), lost: Vec::new() }
+    }
+
+    /// Adds a range that was begun.
+    fn add(&mut self, reader: RangeReader, planned: &PlannedRange) {
+        let position = reader.end_position();
+        // The batches at the end were not fetched where the filter can't keep anything of them. What is committed is the same: the
+        // epoch at the log's end is the one of its last batch.
+        let all_read = reader.until >= planned.range.until_offset && reader.leader_epoch.is_some();
+        let leader_epoch = match position >= planned.range.until_offset && !planned.range.is_empty() && !all_read {
+            true => planned.end_epoch,
+            false => reader.leader_epoch,
+        };
+        self.lost.extend(reader.lost);
+        let (range, counts) = (reader.range, reader.counts);
+        self.ranges.push(RangeOutcome { range, position, leader_epoch, counts, reached: true });
+    }
+}
+
 /// Reads `ranges` and writes what `filter` keeps to `sink`, whose batch the caller finishes.
 pub(crate) async fn read_ranges<S: Sink>(
     client: &Client,
@@ -126,7 +150,7 @@ pub(crate) async fn read_ranges<S: Sink>(
     settings: &ReadSettings,
     progress: &Arc<ReadProgress>,
 ) -> Result<ReadOutcome> {
-    let mut outcome = ReadOutcome { ranges: Vec::with_capacity(ranges.len()), lost: Vec::new() };
+    let mut outcome = ReadOutcome::new(ranges.len());
     let mut left = settings.records_max;
     // One group for all, or one for each range where the order decides which records are the first.
     let group_size = if left.is_some() { 1 } else { ranges.len().max(1) };
@@ -143,50 +167,39 @@ pub(crate) async fn read_ranges<S: Sink>(
             continue;
         }
         let wanted = wanted::wanted(client, group, filter).await;
-        let slots = slots(client, group, wanted, sink, left.unwrap_or(u64::MAX), progress)?;
+        let readers = readers(client, group, wanted, left.unwrap_or(u64::MAX), progress);
+        let mut slots = Vec::with_capacity(readers.len());
+        for (index, reader) in readers.into_iter().enumerate() {
+            let writer = sink.writer(&reader.range)?;
+            slots.push(Slot { index, reader, writer });
+        }
         let readers = Crew::new(settings, group.len(), progress).read(client, slots).await?;
         for (reader, planned) in readers.into_iter().zip(group) {
             left = left.map(|left| left.saturating_sub(reader.counts.hits));
-            let position = reader.end_position();
-            // The batches at the end were not fetched where the filter can't keep anything of them. What is committed is the same: the
-            // epoch at the log's end is the one of its last batch.
-            let all_read = reader.until >= planned.range.until_offset && reader.leader_epoch.is_some();
-            let leader_epoch = match position >= planned.range.until_offset && !planned.range.is_empty() && !all_read {
-                true => planned.end_epoch,
-                false => reader.leader_epoch,
-            };
-            outcome.lost.extend(reader.lost);
-            outcome.ranges.push(RangeOutcome {
-                position,
-                range: reader.range,
-                leader_epoch,
-                counts: reader.counts,
-                reached: true,
-            });
+            outcome.add(reader, planned);
         }
     }
     Ok(outcome)
 }
 
-/// Each range with its reader and its writer.
-fn slots<S: Sink>(
+/// A reader for each range.
+fn readers(
     client: &Client,
     ranges: &[PlannedRange],
     wanted: Vec<Wanted>,
-    sink: &S,
     hits_max: u64,
     progress: &ReadProgress,
-) -> Result<Vec<Slot<S::Writer>>> {
+) -> Vec<RangeReader> {
     let config = client.config();
-    let mut slots = Vec::with_capacity(ranges.len());
-    for (index, (planned, wanted)) in ranges.iter().zip(wanted).enumerate() {
-        let range = planned.range.clone();
-        progress.skip(range.size() - (wanted.offsets.end - wanted.offsets.start));
-        let writer = sink.writer(&range)?;
-        let reader = RangeReader {
+    let mut readers = Vec::with_capacity(ranges.len());
+    for (planned, wanted) in ranges.iter().zip(wanted) {
+        progress.skip(planned.range.size() - (wanted.offsets.end - wanted.offsets.start));
+        readers.push(RangeReader {
             position: wanted.offsets.start,
             until: wanted.offsets.end,
-            range,
+            range: planned.range.clone(),
+            topic_id: planned.topic_id,
+            known_end: planned.known_end,
             leader_epoch: None,
             counts: RangeCounts::default(),
             prefilter: Prefilter::new(&wanted.filter),
@@ -196,8 +209,7 @@ fn slots<S: Sink>(
             lost: Vec::new(),
             isolation: config.isolation_level,
             check_crcs: config.check_crcs,
-        };
-        slots.push(Slot { index, topic_id: planned.topic_id, known_end: planned.known_end, reader, writer });
+        });
     }
-    Ok(slots)
+    readers
 }

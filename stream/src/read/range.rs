@@ -3,13 +3,16 @@
 //! Nothing here waits, allocates, locks or logs for a record. A batch's header decides first: control batches and aborted transactions are
 //! never delivered, and the position moves by the header's next offset, since compaction, markers and aborted records leave gaps.
 
-use super::prefilter::{Hits, Prefilter};
-use crate::{BoundFilter, LossKind, LostRange, OffsetRange, ReadErrorKind, RecordWriter};
-use ottla_client::{CompletedFetch, IsolationLevel, TopicPartition};
+use super::{
+    prefilter::{Hits, Prefilter},
+    tools::Tools,
+};
+use crate::{BoundFilter, LossKind, LostRange, OffsetRange, ReadErrorKind};
+use ottla_client::{CompletedFetch, FetchTarget, IsolationLevel, TopicPartition};
 use ottla_protocol::{
-    compression::Decompressor,
+    Uuid,
     message::AbortedTransaction,
-    record::{AbortedTransactions, BatchHeader, Record, RecordBatch, RecordBatches, Records, Visibility},
+    record::{BatchHeader, Record, RecordBatch, RecordBatches, Records, Visibility},
 };
 
 /// What was seen of a range so far.
@@ -32,17 +35,25 @@ impl RangeCounts {
     }
 }
 
-/// A decoder's tools, kept from piece to piece so that they are made once.
-#[derive(Debug, Default)]
-pub(super) struct Tools {
-    pub(super) decompressor: Decompressor,
-    pub(super) aborted: AbortedTransactions,
+/// What became of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    /// It is done, with so many bytes, inflated.
+    Done {
+        /// How many.
+        bytes: usize,
+    },
+    /// Nothing of it was read: it inflates to more than there is [room](Tools::grow) for.
+    NoRoom,
 }
 
 /// A range that is being read.
 #[derive(Debug)]
 pub(super) struct RangeReader {
     pub(super) range: OffsetRange,
+    pub(super) topic_id: Option<Uuid>,
+    /// How far data was there when the range was planned, exclusive.
+    pub(super) known_end: i64,
     /// Where the part of the range that the filter may keep something of ends, exclusive. Nothing is read from there on.
     pub(super) until: i64,
     /// The next offset to read; everything before it in the range is done.
@@ -66,6 +77,22 @@ impl RangeReader {
         TopicPartition::new(self.range.topic.clone(), self.range.partition)
     }
 
+    /// What is still to be fetched.
+    pub(super) fn target(&self) -> FetchTarget {
+        FetchTarget {
+            partition: self.partition(),
+            topic_id: self.topic_id,
+            from_offset: self.position,
+            until_offset: self.until,
+            known_end: self.known_end,
+        }
+    }
+
+    /// How many offsets are still to be read.
+    pub(super) fn left(&self) -> i64 {
+        if self.is_done() { 0 } else { self.until - self.position }
+    }
+
     /// Whether the range is done.
     pub(super) fn is_done(&self) -> bool {
         self.position >= self.until || self.counts.hits >= self.hits_max
@@ -82,36 +109,52 @@ impl RangeReader {
         tools.aborted.reset(aborted.iter().map(|aborted| (aborted.producer_id, aborted.first_offset)));
     }
 
-    /// Reads the next batch of the piece. Says how many bytes it had, inflated; `None` when nothing more of the piece is wanted.
-    pub(super) fn next_batch<W: RecordWriter>(
+    /// Reads a batch and hands to `write` what the filter keeps.
+    pub(super) fn read(
         &mut self,
-        batches: &mut RecordBatches<'_>,
+        batch: &RecordBatch<'_>,
         tools: &mut Tools,
-        writer: &mut W,
-    ) -> Result<Option<usize>, ReadErrorKind> {
-        if self.is_done() {
-            return Ok(None);
+        write: &mut impl FnMut(&Record<'_>),
+    ) -> Result<Step, ReadErrorKind> {
+        let bytes = match self.wants(batch, tools) {
+            Ok(false) => Ok(batch.bytes().len()),
+            Ok(true) => match batch.section(&mut tools.decompressor) {
+                Ok(section) => self.read_section(batch, section, write).map(|()| section.len()),
+                Err(error) => Err(error.into()),
+            },
+            Err(error) => Err(error),
+        };
+        match bytes {
+            Ok(bytes) => {
+                self.done_with(batch.header());
+                Ok(Step::Done { bytes })
+            }
+            Err(ReadErrorKind::Batch(error)) if tools.may_grow(&error) => Ok(Step::NoRoom),
+            Err(error) => Err(error),
         }
-        let Some(batch) = batches.next().transpose()? else { return Ok(None) };
+    }
+
+    /// Whether the batch may hold something that the filter keeps. Its checksum holds then, and its transaction, if it has one, was not
+    /// aborted.
+    pub(super) fn wants(&mut self, batch: &RecordBatch<'_>, tools: &mut Tools) -> Result<bool, ReadErrorKind> {
         if self.check_crcs {
             batch.check_crc()?;
         }
         // Every batch, before any reason to skip it: a marker ends its producer's aborted records.
-        let visibility = tools.aborted.observe(&batch, &mut tools.decompressor)?;
+        let visibility = tools.aborted.observe(batch, &mut tools.decompressor)?;
         let header = batch.header();
-        let mut bytes = batch.bytes().len();
-        let delivers = visibility == Visibility::Deliver && header.next_offset() > self.position;
-        if delivers && !self.is_too_early(header) {
-            bytes = self.read_batch(&batch, &mut tools.decompressor, writer)?;
-        }
+        Ok(visibility == Visibility::Deliver && header.next_offset() > self.position && !self.is_too_early(header))
+    }
+
+    /// The batch is done: the position moves by its header, unless the last hit that was wanted lies in it.
+    pub(super) fn done_with(&mut self, header: &BatchHeader) {
         if self.counts.hits >= self.hits_max {
-            return Ok(None);
+            return;
         }
         self.position = self.position.max(header.next_offset().min(self.until));
         if header.partition_leader_epoch >= 0 {
             self.leader_epoch = Some(header.partition_leader_epoch);
         }
-        Ok(Some(bytes))
     }
 
     /// Whether the whole batch lies before what the filter wants, so that it need not be inflated. (A batch tells its latest time, not its
@@ -120,14 +163,14 @@ impl RangeReader {
         header.magic == 2 && self.timestamp_min.is_some_and(|min| header.max_timestamp < min)
     }
 
-    fn read_batch<W: RecordWriter>(
+    /// Walks a batch's record section, inflated, and hands to `write` what the filter keeps.
+    pub(super) fn read_section(
         &mut self,
         batch: &RecordBatch<'_>,
-        decompressor: &mut Decompressor,
-        writer: &mut W,
-    ) -> Result<usize, ReadErrorKind> {
+        section: &[u8],
+        write: &mut impl FnMut(&Record<'_>),
+    ) -> Result<(), ReadErrorKind> {
         let header = batch.header();
-        let section = batch.section(decompressor)?;
         let records = header.records(section).map_err(|error| batch.error(error))?;
         // Out of the struct for the time of the loop, which changes the rest of it.
         let prefilter = self.prefilter.take();
@@ -135,23 +178,23 @@ impl RangeReader {
             Some(prefilter) if header.magic == 2 && Prefilter::pays_for(section, header.records_count) => {
                 let mut hits = prefilter.hits(section);
                 if header.base_offset >= self.position && header.last_offset() < self.until {
-                    self.read_hits(batch, records, writer, &mut hits)
+                    self.read_hits(batch, records, write, &mut hits)
                 } else {
-                    self.read_records(batch, records, writer, |end| hits.any_before(end))
+                    self.read_records(batch, records, write, |end| hits.any_before(end))
                 }
             }
-            _ => self.read_records(batch, records, writer, |_| true),
+            _ => self.read_records(batch, records, write, |_| true),
         };
         self.prefilter = prefilter;
-        result.map(|()| section.len())
+        result
     }
 
     /// The loop over the hits of a batch that lies wholly in the range: what no hit begins in is passed over.
-    fn read_hits<W: RecordWriter>(
+    fn read_hits(
         &mut self,
         batch: &RecordBatch<'_>,
         mut records: Records<'_>,
-        writer: &mut W,
+        write: &mut impl FnMut(&Record<'_>),
         hits: &mut Hits<'_>,
     ) -> Result<(), ReadErrorKind> {
         let mut counts = self.counts;
@@ -163,7 +206,7 @@ impl RangeReader {
             let Some(record) = records.next() else { break };
             let record = record.map_err(|error| batch.error(error))?;
             counts.add(&record);
-            if hits.any_before(records.position()) && self.keep(&record, &mut counts, writer) {
+            if hits.any_before(records.position()) && self.keep(&record, &mut counts, write) {
                 break;
             }
         }
@@ -173,11 +216,11 @@ impl RangeReader {
 
     /// The loop over records. `may_keep` says of the record that ends at a byte of the section whether the filter need look at it.
     #[inline(always)]
-    fn read_records<W: RecordWriter>(
+    fn read_records(
         &mut self,
         batch: &RecordBatch<'_>,
         mut records: Records<'_>,
-        writer: &mut W,
+        write: &mut impl FnMut(&Record<'_>),
         mut may_keep: impl FnMut(usize) -> bool,
     ) -> Result<(), ReadErrorKind> {
         let (from, until) = (self.position, self.until);
@@ -189,7 +232,7 @@ impl RangeReader {
                 continue;
             }
             counts.add(&record);
-            if may_keep && self.keep(&record, &mut counts, writer) {
+            if may_keep && self.keep(&record, &mut counts, write) {
                 break;
             }
         }
@@ -199,12 +242,12 @@ impl RangeReader {
 
     /// Writes the record if the filter keeps it. Says whether that was the last one wanted.
     #[inline(always)]
-    fn keep<W: RecordWriter>(&mut self, record: &Record<'_>, counts: &mut RangeCounts, writer: &mut W) -> bool {
+    fn keep(&mut self, record: &Record<'_>, counts: &mut RangeCounts, write: &mut impl FnMut(&Record<'_>)) -> bool {
         if !self.filter.keep(record) {
             return false;
         }
         counts.hits += 1;
-        writer.write(record);
+        write(record);
         let last = counts.hits >= self.hits_max;
         if last {
             self.position = record.offset + 1;
@@ -255,7 +298,7 @@ impl RangeReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Filter, SinkError};
+    use crate::Filter;
     use ottla_protocol::{
         compression::{Compression, Compressor},
         record::{OwnedHeaders, RecordBatchBuilder, RecordBatchOptions, TimestampType},
@@ -265,24 +308,12 @@ mod tests {
     /// Offset, timestamp, key, value, header value.
     type Row = (i64, i64, Option<String>, Option<String>, Option<String>);
 
-    struct Collect(Vec<i64>);
-
-    impl RecordWriter for Collect {
-        fn write(&mut self, record: &Record<'_>) {
-            self.0.push(record.offset);
-        }
-        async fn flush(&mut self) -> Result<(), SinkError> {
-            Ok(())
-        }
-        async fn finish(self) -> Result<(), SinkError> {
-            Ok(())
-        }
-    }
-
     fn reader(filter: &Filter, from_offset: i64, until_offset: i64, fast: bool) -> RangeReader {
         let filter = filter.bind("t", 0);
         RangeReader {
             range: OffsetRange { topic: "t".to_owned(), partition: 0, from_offset, until_offset },
+            topic_id: None,
+            known_end: until_offset,
             until: until_offset,
             position: from_offset,
             leader_epoch: None,
@@ -298,12 +329,17 @@ mod tests {
     }
 
     fn kept(reader: &mut RangeReader, batches: &[u8]) -> Vec<i64> {
-        let mut tools = Tools { decompressor: Decompressor::new(), aborted: AbortedTransactions::default() };
-        let mut collect = Collect(Vec::new());
+        let mut tools = Tools::unbounded();
+        let mut kept = Vec::new();
         reader.begin(&[], &mut tools);
         let mut batches = RecordBatches::new(batches);
-        while reader.next_batch(&mut batches, &mut tools, &mut collect).unwrap().is_some() {}
-        collect.0
+        while !reader.is_done()
+            && let Some(batch) = batches.next()
+        {
+            let step = reader.read(&batch.unwrap(), &mut tools, &mut |record| kept.push(record.offset)).unwrap();
+            assert!(matches!(step, Step::Done { .. }));
+        }
+        kept
     }
 
     fn batch(rows: &[Row], codec: Compression) -> Vec<u8> {

@@ -2,11 +2,12 @@
 
 use super::{
     crew::Crew,
-    range::{RangeReader, Tools},
+    range::{RangeReader, Step},
+    tools::Tools,
 };
 use crate::{DataLoss, LossKind, ReadError, ReadErrorKind, RecordWriter, Result};
-use ottla_client::{Client, CompletedFetch, FetchError, FetchErrorKind, FetchTarget, Fetcher};
-use ottla_protocol::{Uuid, record::RecordBatches};
+use ottla_client::{Client, CompletedFetch, FetchError, FetchErrorKind, Fetcher};
+use ottla_protocol::record::RecordBatches;
 
 /// Others of this thread go on after so many bytes: sockets, timers, the user's Ctrl-C.
 const YIELD_BYTES: usize = 4 << 20;
@@ -15,27 +16,8 @@ const YIELD_BYTES: usize = 4 << 20;
 pub(super) struct Slot<W> {
     /// Its place among the ranges of the read.
     pub(super) index: usize,
-    pub(super) topic_id: Option<Uuid>,
-    pub(super) known_end: i64,
     pub(super) reader: RangeReader,
     pub(super) writer: W,
-}
-
-impl<W> Slot<W> {
-    fn target(&self) -> FetchTarget {
-        FetchTarget {
-            partition: self.reader.partition(),
-            topic_id: self.topic_id,
-            from_offset: self.reader.position,
-            until_offset: self.reader.until,
-            known_end: self.known_end,
-        }
-    }
-
-    /// How many offsets are still to be read.
-    pub(super) fn left(&self) -> i64 {
-        if self.reader.is_done() { 0 } else { self.reader.until - self.reader.position }
-    }
 }
 
 /// The ranges that a thread reads now. A place is empty when its range was given to another thread.
@@ -46,7 +28,7 @@ pub(super) struct Share<W> {
 
 impl<W: RecordWriter> Share<W> {
     pub(super) fn start(client: &Client, slots: Vec<Slot<W>>) -> Self {
-        let fetcher = Fetcher::start(client, slots.iter().map(Slot::target).collect());
+        let fetcher = Fetcher::start(client, slots.iter().map(|slot| slot.reader.target()).collect());
         Self { fetcher, slots: slots.into_iter().map(Some).collect() }
     }
 
@@ -63,7 +45,7 @@ impl<W: RecordWriter> Share<W> {
     pub(super) fn split(&mut self, offsets_min: i64) -> Vec<Slot<W>> {
         let mut open: Vec<(i64, usize)> = Vec::with_capacity(self.slots.len());
         for (target, slot) in self.slots.iter().enumerate() {
-            let left = slot.as_ref().map_or(0, Slot::left);
+            let left = slot.as_ref().map_or(0, |slot| slot.reader.left());
             if left > 0 {
                 open.push((left, target));
             }
@@ -98,30 +80,16 @@ impl<W: RecordWriter> Share<W> {
         let Slot { reader, writer, .. } = slot;
         let (position, counts) = (reader.position, reader.counts);
         reader.note_loss(fetch);
-        check_loss(crew, reader)?;
+        check_loss(crew.fail_on_data_loss, reader)?;
         reader.begin(fetch.aborted_transactions(), tools);
-        let mut batches = RecordBatches::new(fetch.records());
-        let mut bytes_since_yield = 0;
-        let result = loop {
-            let batch = reader.next_batch(&mut batches, tools, writer);
-            // After each batch, so that what waits to be written is bounded by a batch; what came before a fault is good, and goes out.
-            writer.flush().await?;
-            match batch {
-                Ok(Some(bytes)) => bytes_since_yield += bytes,
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
-            }
-            if bytes_since_yield >= YIELD_BYTES {
-                bytes_since_yield = 0;
-                tokio::task::yield_now().await;
-            }
-        };
+        let result = read_batches(reader, fetch, tools, writer).await;
+        tools.shrink();
         let offsets = reader.position - position;
         crew.progress.add(offsets, counts, reader.counts);
         if reader.is_done() {
             self.fetcher.finish(fetch.target());
         }
-        result.map_err(|source| read_error(reader, source))?;
+        result?;
         Ok(offsets)
     }
 
@@ -129,34 +97,76 @@ impl<W: RecordWriter> Share<W> {
         let Some(slot) = self.slots.get_mut(error.target).and_then(Option::as_mut) else { return Ok(()) };
         let reader = &mut slot.reader;
         let position = reader.position;
-        match error.source {
-            FetchErrorKind::OutOfRange { log_start_offset, log_end_offset } => {
-                reader.out_of_range(log_start_offset, log_end_offset);
-                check_loss(crew, reader)?;
-                if reader.is_done() {
-                    self.fetcher.finish(error.target);
-                } else {
-                    self.fetcher.seek(error.target, reader.position);
-                }
-            }
-            FetchErrorKind::TopicRecreated => {
-                reader.lose_rest(LossKind::Recreated, -1, -1);
-                check_loss(crew, reader)?;
-            }
-            source => return Err(read_error(reader, source.into()).into()),
-        }
+        fetch_failed(reader, error, &self.fetcher, crew.fail_on_data_loss)?;
         crew.progress.add(reader.position - position, reader.counts, reader.counts);
         Ok(())
     }
 }
 
-fn check_loss<W>(crew: &Crew<W>, reader: &RangeReader) -> Result<()> {
-    if crew.fail_on_data_loss && !reader.lost.is_empty() {
+/// A loss moves the range past what is gone, or to its end; anything else stops the read.
+pub(super) fn fetch_failed(
+    reader: &mut RangeReader,
+    error: FetchError,
+    fetcher: &Fetcher,
+    fail_on_data_loss: bool,
+) -> Result<()> {
+    match error.source {
+        FetchErrorKind::OutOfRange { log_start_offset, log_end_offset } => {
+            reader.out_of_range(log_start_offset, log_end_offset);
+            check_loss(fail_on_data_loss, reader)?;
+            if reader.is_done() {
+                fetcher.finish(error.target);
+            } else {
+                fetcher.seek(error.target, reader.position);
+            }
+            Ok(())
+        }
+        FetchErrorKind::TopicRecreated => {
+            reader.lose_rest(LossKind::Recreated, -1, -1);
+            check_loss(fail_on_data_loss, reader)
+        }
+        source => Err(read_error(reader, source.into()).into()),
+    }
+}
+
+/// Reads the batches of a piece, as far as the range wants them.
+async fn read_batches<W: RecordWriter>(
+    reader: &mut RangeReader,
+    fetch: &CompletedFetch,
+    tools: &mut Tools,
+    writer: &mut W,
+) -> Result<()> {
+    let mut bytes_since_yield = 0;
+    for batch in RecordBatches::new(fetch.records()) {
+        if reader.is_done() {
+            break;
+        }
+        let batch = batch.map_err(|error| read_error(reader, error.into()))?;
+        let result = loop {
+            match reader.read(&batch, tools, &mut |record| writer.write(record)) {
+                Ok(Step::NoRoom) => tools.grow(&batch).await.map_err(|held| read_error(reader, held.into()))?,
+                Ok(Step::Done { bytes }) => break Ok(bytes),
+                Err(error) => break Err(read_error(reader, error)),
+            }
+        };
+        // After each batch, so that what waits to be written is bounded by a batch; what came before a fault is good, and goes out.
+        writer.flush().await?;
+        bytes_since_yield += result?;
+        if bytes_since_yield >= YIELD_BYTES {
+            bytes_since_yield = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn check_loss(fail_on_data_loss: bool, reader: &RangeReader) -> Result<()> {
+    if fail_on_data_loss && !reader.lost.is_empty() {
         return Err(DataLoss { lost: reader.lost.clone() }.into());
     }
     Ok(())
 }
 
-fn read_error(reader: &RangeReader, source: ReadErrorKind) -> ReadError {
+pub(super) fn read_error(reader: &RangeReader, source: ReadErrorKind) -> ReadError {
     ReadError { partition: reader.partition(), offset: reader.position, source }
 }

@@ -9,4 +9,6 @@
 mod commits;
 mod faults;
 mod loss;
+mod memory;
 mod support;
+mod threads;
