@@ -146,6 +146,42 @@ proptest! {
         prop_assert_eq!(by_ranges(&read, section), (batch.records, false));
     }
 
+    #[test]
+    fn what_is_skimmed_is_what_would_have_been_read(batch in batches(), end in any::<prop::sample::Index>(), damage in any::<Option<(prop::sample::Index, u8)>>()) {
+        let bytes = build(&batch);
+        let read = RecordBatches::new(&bytes).next().expect("a batch").expect("whole");
+        let mut decompressor = Decompressor::new();
+        let mut section = read.section(&mut decompressor).expect("inflates").to_vec();
+        let well_formed = damage.is_none();
+        if let Some((at, byte)) = damage.filter(|_| !section.is_empty()) {
+            let at = at.index(section.len());
+            section[at] = byte;
+        }
+        let Ok(mut records) = read.header().records(&section) else { return Ok(()) };
+        let end = end.index(section.len() + 1);
+        let skimmed = records.skim_before(end);
+        prop_assert!(records.position() <= end, "no record that ends after it");
+        let rest: Vec<_> = records.map_while(Result::ok).map(|record| TwinRecord::of(&record)).collect();
+        let passed = usize::try_from(skimmed.records).unwrap();
+        // Damaged headers are passed over; whatever else is read is the same.
+        let (all, failed) = fast(&read, &section);
+        if well_formed || (!failed && passed <= all.len()) {
+            let bytes: usize = all[..passed].iter().map(|record| record.value.as_ref().map_or(0, Vec::len)).sum();
+            prop_assert_eq!(skimmed.value_bytes, bytes as u64);
+            prop_assert_eq!(&rest, &all[passed..]);
+        }
+        if well_formed {
+            let next = read.header().record_ranges(&section).unwrap().into_iter().flatten().nth(passed);
+            let last = passed + 1 >= batch.records.len();
+            let ordinary = batch.records.get(passed).is_some_and(|record| {
+                let time = record.timestamp.wrapping_sub(read.header().base_timestamp).unsigned_abs();
+                let offset = record.offset - read.header().base_offset;
+                read.header().timestamp_type() == TimestampType::CreateTime && time < 1 << 19 && offset < 1 << 19
+            });
+            prop_assert!(last || !ordinary || next.unwrap().unwrap().end > end, "as far as it may");
+        }
+    }
+
     /// A reader that we didn't write. (Without headers: it merges repeated ones, and wants UTF-8. Without codecs: it has none here. Times
     /// don't wrap: it panics in a debug build where Java wraps.)
     #[test]
