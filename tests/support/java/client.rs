@@ -174,9 +174,13 @@ impl JavaClient {
     #[must_use]
     pub fn transaction(&self, transactional_id: &str, config: &[(&str, &str)]) -> Transaction {
         let handle = unique("transaction");
-        // As for Produce: what is sent between two flushes is one batch.
-        let mut settings =
-            pairs(&[("linger.ms", "60000"), ("batch.size", "1000000"), ("delivery.timeout.ms", "120000")]);
+        // As for Produce: what is sent between two flushes is one batch, and one batch after the other.
+        let mut settings = pairs(&[
+            ("linger.ms", "60000"),
+            ("batch.size", "1000000"),
+            ("delivery.timeout.ms", "120000"),
+            ("max.in.flight.requests.per.connection", "1"),
+        ]);
         for (key, value) in config {
             settings[*key] = json!(value);
         }

@@ -124,6 +124,8 @@ impl Produce {
             ("linger.ms".to_owned(), json!(60_000)),
             ("batch.size".to_owned(), json!(1_000_000)),
             ("delivery.timeout.ms".to_owned(), json!(120_000)),
+            // With more of them, the first batches of a new partition can come in the wrong order, and never be taken (KAFKA-15591).
+            ("max.in.flight.requests.per.connection".to_owned(), json!(1)),
         ]);
         let generate = Map::from_iter([("count".to_owned(), json!(count))]);
         Self { topic: topic.to_owned(), config, records: Vec::new(), generate: Some(generate), flush_every: 0 }
