@@ -301,7 +301,7 @@ mod tests {
     use crate::Filter;
     use ottla_protocol::{
         compression::{Compression, Compressor},
-        record::{OwnedHeaders, RecordBatchBuilder, RecordBatchOptions, TimestampType},
+        record::{ControlRecord, OwnedHeaders, RecordBatchBuilder, RecordBatchOptions, TimestampType},
     };
     use proptest::prelude::*;
 
@@ -329,9 +329,13 @@ mod tests {
     }
 
     fn kept(reader: &mut RangeReader, batches: &[u8]) -> Vec<i64> {
+        kept_of(reader, batches, &[])
+    }
+
+    fn kept_of(reader: &mut RangeReader, batches: &[u8], aborted: &[AbortedTransaction]) -> Vec<i64> {
         let mut tools = Tools::unbounded();
         let mut kept = Vec::new();
-        reader.begin(&[], &mut tools);
+        reader.begin(aborted, &mut tools);
         let mut batches = RecordBatches::new(batches);
         while !reader.is_done()
             && let Some(batch) = batches.next()
@@ -343,7 +347,11 @@ mod tests {
     }
 
     fn batch(rows: &[Row], codec: Compression) -> Vec<u8> {
-        let mut builder = RecordBatchBuilder::new(RecordBatchOptions::new(rows[0].0).compression(codec));
+        batch_of(RecordBatchOptions::new(rows[0].0).compression(codec), rows)
+    }
+
+    fn batch_of(options: RecordBatchOptions, rows: &[Row]) -> Vec<u8> {
+        let mut builder = RecordBatchBuilder::new(options);
         for (offset, timestamp, key, value, header) in rows {
             let mut headers = OwnedHeaders::default();
             if let Some(header) = header {
@@ -416,6 +424,73 @@ mod tests {
             prop_assert_eq!(fast.counts.hits, slow.counts.hits);
             if filter.bind("t", 0).timestamp_lower_bound().is_none() {
                 prop_assert_eq!(fast.counts, slow.counts);
+            }
+        }
+    }
+
+    /// A row at `offset` with a value.
+    fn row(offset: i64, timestamp: i64) -> Row {
+        (offset, timestamp, None, Some("abcabc".to_owned()), None)
+    }
+
+    /// An aborted transaction of two records that can't be inflated, its marker, and a committed one of the same producer.
+    fn transactions() -> (Vec<u8>, AbortedTransaction) {
+        let options = |offset| RecordBatchOptions::new(offset).producer(7, 0, 0).transactional();
+        let mut run = batch_of(options(0).compression(Compression::Gzip), &[row(0, 5), row(1, 5)]);
+        let damaged = run.len() - 3;
+        run[damaged] ^= 1;
+        let marker = |offset, marker| {
+            let options = RecordBatchOptions::new(offset).producer(7, 0, -1);
+            RecordBatchBuilder::transaction_marker(options, marker, 5).unwrap()
+        };
+        run.extend(marker(2, ControlRecord::Abort { coordinator_epoch: Some(0) }));
+        run.extend(batch_of(options(3), &[row(3, 10)]));
+        run.extend(marker(4, ControlRecord::Commit { coordinator_epoch: Some(0) }));
+        (run, AbortedTransaction { producer_id: 7, first_offset: 0, ..Default::default() })
+    }
+
+    #[test]
+    fn aborted_batches_are_not_inflated_and_markers_count_before_any_skip() {
+        let (run, aborted) = transactions();
+        // The abort marker's batch is older than the filter wants: it ends its transaction all the same.
+        for (filter, fast) in [("offset >= 0", false), ("timestamp >= 6", true), ("value LIKE '%abc%'", true)] {
+            let mut reader = reader(&filter.parse().unwrap(), 0, 5, fast);
+            (reader.isolation, reader.check_crcs) = (IsolationLevel::ReadCommitted, false);
+            let kept = kept_of(&mut reader, &run, std::slice::from_ref(&aborted));
+            assert_eq!((kept, reader.position, reader.counts.records), (vec![3], 5, 1), "{filter}");
+        }
+    }
+
+    #[test]
+    fn the_checksum_of_a_skipped_batch_holds_before_the_position_moves() {
+        let (run, aborted) = transactions();
+        for (isolation, filter) in
+            [(IsolationLevel::ReadCommitted, "offset >= 0"), (IsolationLevel::ReadUncommitted, "timestamp >= 6")]
+        {
+            let mut reader = reader(&filter.parse().unwrap(), 0, 5, true);
+            reader.isolation = isolation;
+            let mut tools = Tools::unbounded();
+            reader.begin(std::slice::from_ref(&aborted), &mut tools);
+            let batch = RecordBatches::new(&run).next().unwrap().unwrap();
+            let error = reader.read(&batch, &mut tools, &mut |_| ()).unwrap_err();
+            assert!(ottla_client::report(&error).contains("batch.crc"), "{error}");
+            assert_eq!(reader.position, 0);
+        }
+    }
+
+    #[test]
+    fn pieces_of_one_partition_clip_the_batch_at_their_seam() {
+        let rows: Vec<Row> = (0..20).map(|offset| row(offset, 0)).collect();
+        let run = [batch(&rows[..13], Compression::Lz4), batch(&rows[13..], Compression::None)].concat();
+        for (filter, fast) in [("offset >= 0", false), ("value LIKE '%abc%'", true)] {
+            for seam in 0..=20 {
+                let filter = filter.parse().unwrap();
+                let (mut left, mut right) = (reader(&filter, 0, seam, fast), reader(&filter, seam, 20, fast));
+                let mut both = kept(&mut left, &run);
+                both.extend(kept(&mut right, &run));
+                assert_eq!(both, (0..20).collect::<Vec<_>>(), "each record once");
+                assert_eq!(left.counts.records + right.counts.records, 20);
+                assert_eq!((left.position, right.position), (seam, 20));
             }
         }
     }
