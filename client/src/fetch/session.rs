@@ -320,3 +320,240 @@ impl FetchSession {
 fn next_epoch(epoch: i32) -> i32 {
     epoch.checked_add(1).unwrap_or(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(index: usize, partition: i32, fetch_offset: i64) -> Asked {
+        Asked {
+            index,
+            topic: "t".into(),
+            topic_id: Some(Uuid([7; 16])),
+            partition,
+            fetch_offset,
+            leader_epoch: 3,
+            bytes_max: 1000,
+            is_bounded: index.is_multiple_of(2),
+        }
+    }
+
+    /// A session of the partitions 0 to 3, all at offset 10, by names; the broker knows it as 5.
+    fn begun() -> FetchSession {
+        let mut session = FetchSession::default();
+        for partition in 0..4 {
+            assert!(session.join(asked(usize::try_from(partition).unwrap(), partition, 10)).is_none());
+        }
+        assert_eq!(summary(&session.request()), (0, 0, vec![(0, 10), (1, 10), (2, 10), (3, 10)], vec![]));
+        let all = answer(&[0, 1, 2, 3]);
+        for (asked, data) in session.answered(5, all) {
+            assert_eq!(Some(asked.partition), data.map(|data| data.partition_index));
+            session.join(asked);
+        }
+        assert_eq!(session.members(), 4);
+        session
+    }
+
+    fn answer(partitions: &[i32]) -> Vec<FetchableTopicResponse> {
+        let data = |partition: &i32| PartitionData { partition_index: *partition, ..Default::default() };
+        let partitions = partitions.iter().map(data).collect();
+        vec![FetchableTopicResponse { topic: "t".to_owned(), partitions, ..Default::default() }]
+    }
+
+    type Summary = (i32, i32, Vec<(i32, i64)>, Vec<i32>);
+
+    fn summary(request: &SessionRequest) -> Summary {
+        let named = request.topics.iter().flat_map(|topic| &topic.partitions);
+        let forgotten = request.forgotten.iter().flat_map(|topic| topic.partitions.iter().copied());
+        (
+            request.session_id,
+            request.session_epoch,
+            named.map(|partition| (partition.partition, partition.fetch_offset)).collect(),
+            forgotten.collect(),
+        )
+    }
+
+    fn next(session: &mut FetchSession) -> Summary {
+        summary(&session.request())
+    }
+
+    #[test]
+    fn later_requests_name_only_what_is_different() {
+        let mut session = begun();
+        assert_eq!(next(&mut session), (5, 1, vec![], vec![]), "all came back where they were");
+        assert!(session.answered(5, Vec::new()).is_empty());
+        assert_eq!(session.members(), 4, "no news of them");
+
+        // 1 moves on, 2 goes, 4 is new.
+        let (_, mut one) = (next(&mut session), session.answered(5, answer(&[1, 2])));
+        assert_eq!(session.members(), 2);
+        session.join(Asked { fetch_offset: 20, ..one.remove(0).0 });
+        session.join(asked(4, 4, 0));
+        assert_eq!(next(&mut session), (5, 3, vec![(1, 20), (4, 0)], vec![2]));
+        session.answered(5, Vec::new());
+        assert_eq!(next(&mut session), (5, 4, vec![], vec![]), "it is forgotten once");
+
+        // It comes back at the offset where it was: the broker does not know it any more.
+        session.answered(5, Vec::new());
+        session.join(asked(2, 2, 10));
+        assert_eq!(next(&mut session), (5, 5, vec![(2, 10)], vec![]));
+    }
+
+    #[test]
+    fn who_comes_and_goes_between_two_requests_was_never_there() {
+        let mut session = begun();
+        session.join(asked(9, 9, 0));
+        session.leave(&asked(9, 9, 0));
+        session.leave(&asked(3, 3, 10));
+        session.join(asked(3, 3, 10));
+        assert_eq!(next(&mut session), (5, 1, vec![], vec![]));
+    }
+
+    #[test]
+    fn a_new_leader_epoch_is_told_though_the_offset_is_the_same() {
+        let mut session = begun();
+        session.leave(&asked(3, 3, 10));
+        session.join(Asked { leader_epoch: 4, ..asked(3, 3, 10) });
+        assert_eq!(next(&mut session), (5, 1, vec![(3, 10)], vec![]));
+    }
+
+    #[test]
+    fn epochs_go_round_without_those_that_mean_something_else() {
+        let mut session = begun();
+        session.epoch = i32::MAX;
+        assert_eq!(next(&mut session).1, i32::MAX);
+        session.answered(5, Vec::new());
+        assert_eq!(next(&mut session), (5, 1, vec![], vec![]));
+    }
+
+    #[test]
+    fn s_n15_a_session_that_is_refused_begins_anew_with_all_where_they_are() {
+        let all = vec![(0, 10), (1, 10), (2, 10), (3, 10)];
+        let mut session = begun();
+        next(&mut session);
+        assert_eq!(session.refused(), Some(1));
+        assert_eq!(next(&mut session), (0, 0, all.clone(), vec![]));
+        assert_eq!(session.refused(), Some(2));
+        assert_eq!(next(&mut session), (0, 0, all.clone(), vec![]));
+        assert_eq!(session.refused(), Some(3));
+        // No more tries; and what a request without a session says is no matter of the session's.
+        assert_eq!(next(&mut session), (0, -1, all.clone(), vec![]));
+        assert_eq!(session.refused(), None);
+        assert_eq!(session.answered(8, answer(&[0, 1, 2, 3])).len(), 4);
+        session.join(asked(0, 0, 10));
+        assert_eq!(next(&mut session), (0, -1, vec![(0, 10)], vec![]));
+        // On another connection there are.
+        session.lost();
+        assert_eq!(next(&mut session), (0, 0, vec![(0, 10)], vec![]));
+    }
+
+    #[test]
+    fn refusals_with_answers_between_them_are_no_reason_to_stop() {
+        let mut session = begun();
+        for id in 6..20 {
+            next(&mut session);
+            assert_eq!(session.refused(), Some(1));
+            assert_eq!(next(&mut session).1, 0);
+            for (asked, _) in session.answered(id, answer(&[0, 1, 2, 3])) {
+                session.join(asked);
+            }
+        }
+    }
+
+    #[test]
+    fn a_lost_session_is_ended_by_the_next_full_request() {
+        let mut session = begun();
+        next(&mut session);
+        session.lost();
+        assert_eq!(next(&mut session), (5, 0, vec![(0, 10), (1, 10), (2, 10), (3, 10)], vec![]));
+        assert_eq!(session.end(), Some((5, -1)));
+    }
+
+    #[test]
+    fn without_an_id_full_requests_go_on() {
+        // From the first answer on, or when an incremental one has none, or another one.
+        for answered in [0, -3, 6] {
+            let mut session = begun();
+            next(&mut session);
+            assert!(session.answered(answered, Vec::new()).is_empty(), "an incremental answer leaves out");
+            assert_eq!(next(&mut session).1, 0);
+            assert_eq!(session.end(), None);
+            assert_eq!(session.answered(0, answer(&[0, 1, 2, 3])).len(), 4);
+            session.join(asked(1, 1, 10));
+            assert_eq!(next(&mut session), (0, 0, vec![(1, 10)], vec![]));
+        }
+    }
+
+    #[test]
+    fn a_full_answer_has_to_name_all() {
+        let mut session = begun();
+        session.lost();
+        next(&mut session);
+        let answered = session.answered(6, answer(&[2]));
+        let found: Vec<(i32, bool)> = answered.iter().map(|(asked, data)| (asked.partition, data.is_some())).collect();
+        assert_eq!(found, [(2, true), (0, false), (1, false), (3, false)]);
+        assert_eq!(session.members(), 0);
+    }
+
+    #[test]
+    fn strangers_and_repetitions_are_nobody_s() {
+        let mut session = begun();
+        next(&mut session);
+        session.leave(&asked(3, 3, 10));
+        let mut strangers = answer(&[0, 0, 3, 77, -1]);
+        let other = FetchableTopicResponse { topic: "u".to_owned(), ..answer(&[1]).remove(0) };
+        let by_id = FetchableTopicResponse { topic: String::new(), topic_id: Uuid([7; 16]), ..other.clone() };
+        strangers.extend([other, by_id]);
+        let answered = session.answered(5, strangers);
+        assert_eq!(answered.iter().map(|(asked, _)| asked.partition).collect::<Vec<_>>(), [0]);
+        assert_eq!(next(&mut session), (5, 2, vec![], vec![0, 3]));
+    }
+
+    #[test]
+    fn two_ranges_of_a_partition_give_way_to_each_other() {
+        let mut session = begun();
+        let displaced = session.join(asked(8, 3, 50)).unwrap();
+        assert_eq!((displaced.index, session.members()), (3, 4));
+        // Nobody leaves who is not in.
+        session.leave(&displaced);
+        assert_eq!(next(&mut session), (5, 1, vec![(3, 50)], vec![]));
+        session.answered(5, Vec::new());
+        assert_eq!(session.join(displaced).unwrap().index, 8);
+        assert_eq!(next(&mut session), (5, 2, vec![(3, 10)], vec![]));
+    }
+
+    #[test]
+    fn only_ranges_with_an_end_lose_patience() {
+        let mut session = begun();
+        assert_eq!(session.bounded().collect::<Vec<_>>(), [0, 2]);
+        next(&mut session);
+        session.answered(5, answer(&[2]));
+        assert_eq!(session.bounded().collect::<Vec<_>>(), [0]);
+        assert_eq!(session.take_all().len(), 3);
+        assert_eq!((session.bounded().count(), session.members()), (0, 0));
+    }
+
+    #[test]
+    fn ids_and_names_are_two_sessions() {
+        let mut session = begun();
+        next(&mut session);
+        session.answered(5, Vec::new());
+        assert!(!session.may_use_ids(&[asked(9, 9, 0)]), "the members are called by names");
+        assert!(session.call_topics(false).is_empty());
+        let members = session.call_topics(true);
+        assert_eq!(members.len(), 4);
+        for member in members {
+            session.join(member);
+        }
+        assert!(session.may_use_ids(&[asked(9, 9, 0)]));
+        assert!(!session.may_use_ids(&[Asked { topic_id: None, ..asked(9, 9, 0) }]));
+        let request = session.request();
+        assert_eq!((request.session_id, request.session_epoch), (5, 0));
+        assert_eq!((request.topics[0].topic_id, request.topics[0].topic.as_str()), (Uuid([7; 16]), ""));
+        assert!(session.answered(6, answer(&[0])).iter().all(|(_, data)| data.is_none()), "that was a name");
+        session.join(asked(0, 0, 10));
+        let request = session.request();
+        assert_eq!((request.forgotten[0].topic_id, request.forgotten[0].topic.as_str()), (Uuid([7; 16]), ""));
+        assert_eq!(request.forgotten[0].partitions, [1, 2, 3]);
+    }
+}

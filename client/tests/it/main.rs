@@ -13,6 +13,7 @@ mod fetch;
 mod fetch_answers;
 mod fetch_faults;
 mod fetch_flow;
+mod fetch_sessions;
 mod groups;
 mod lookups;
 mod support;
