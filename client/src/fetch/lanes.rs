@@ -271,7 +271,7 @@ impl Engine {
             && let Some(leader) = state.leader
             && let Some(lane) = self.lanes.get_mut(&(leader, Purpose::Poll))
         {
-            lane.session.leave(&Asked::new(state));
+            lane.session.leave(&Asked::new(state, 0));
         }
     }
 
@@ -290,12 +290,13 @@ impl Engine {
         let count_max = if lane.requests == 0 { queued.div_ceil(2) } else { queued };
         let (mut count, mut expected, mut most) = (0, 0_i32, 0_usize);
         for state in lane.queue.iter().take(count_max).filter_map(|index| self.partitions.get(*index)) {
-            expected = expected.saturating_add(state.expected_bytes(self.offset_bytes));
+            let wanted = state.wanted_bytes(self.offset_bytes);
+            expected = expected.saturating_add(wanted.expected);
             if count > 0 && expected > self.sizes.response_bytes_max {
                 break;
             }
             count += 1;
-            most = most.saturating_add(usize::try_from(state.bytes_max).unwrap_or(0));
+            most = most.saturating_add(usize::try_from(wanted.at_most).unwrap_or(0));
         }
         (count, self.sizes.bound(most))
     }
@@ -316,7 +317,8 @@ impl Engine {
                 state.queued = false;
                 continue;
             }
-            let with_it = most.saturating_add(usize::try_from(state.bytes_max).unwrap_or(0));
+            let at_most = state.wanted_bytes(self.offset_bytes).at_most;
+            let with_it = most.saturating_add(usize::try_from(at_most).unwrap_or(0));
             if key.1 == Purpose::Fetch && !asked.is_empty() && self.sizes.bound(with_it) > bytes {
                 not_now.push(index);
                 break;
@@ -324,7 +326,7 @@ impl Engine {
             if seen.insert(state.partition_number) {
                 most = with_it;
                 state.queued = false;
-                asked.push(Asked::new(state));
+                asked.push(Asked::new(state, at_most));
                 state.in_flight();
             } else {
                 not_now.push(index);

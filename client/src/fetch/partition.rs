@@ -1,6 +1,6 @@
 //! One target's state: where it is, whom to ask, what waits. Pure: time is an argument.
 
-use super::{CompletedFetch, FetchError, FetchErrorKind, FetchTarget, request::Sizes};
+use super::{CompletedFetch, FetchError, FetchErrorKind, FetchTarget, request::WantedBytes};
 use crate::{Error, NodeId, retry::Backoff};
 use std::{
     collections::VecDeque,
@@ -118,10 +118,11 @@ impl PartitionState {
         self.target.until_offset != i64::MAX
     }
 
-    /// What the next answer is expected to bring, at `typical` bytes an offset if none of its own are known.
-    pub(super) fn expected_bytes(&self, typical: Option<i64>) -> i32 {
-        let offsets = self.known_end.min(self.target.until_offset).saturating_sub(self.fetch_offset);
-        Sizes::expected_bytes(self.bytes_max, offsets, self.offset_bytes.or(typical))
+    /// How much of it to ask for, and how much of that is expected to come; at `typical` bytes an offset if none of its own are known.
+    pub(super) fn wanted_bytes(&self, typical: Option<i64>) -> WantedBytes {
+        let until_offset = self.target.until_offset.min(self.known_end);
+        let [wanted, there] = [until_offset, self.known_end].map(|end| end.saturating_sub(self.fetch_offset));
+        WantedBytes::new(self.bytes_max, wanted, there, self.offset_bytes.or(typical))
     }
 
     /// Whether nothing of it is fetched, waits or is being decoded.

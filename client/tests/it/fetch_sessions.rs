@@ -124,11 +124,12 @@ async fn a_broker_that_refuses_every_session_is_polled_without_one() {
     let client = Client::connect(config(&broker.bootstrap_servers())).await.unwrap();
     let start = Instant::now();
     let fetcher = Fetcher::start(&client, at_the_end(&broker, "t", 2));
+    until_polls(&log, 4).await;
+    // The first refusal is followed at once, the others not.
+    assert!(start.elapsed() > 40 * MS, "{:?}", start.elapsed());
     let polls = until_polls(&log, 5).await;
     let sessions: Vec<_> = polls.iter().map(|poll| poll.session).collect();
     assert_eq!(sessions[..5], [(0, 0), (0, 0), (0, 0), (0, -1), (0, -1)]);
-    // The first refusal is followed at once, the others not.
-    assert!(start.elapsed() > 40 * MS, "{:?}", start.elapsed());
     fill(&broker, "t", 1, 1, 10, 0);
     assert_eq!(next(&fetcher).await, (1, 20, 30));
 }
@@ -284,9 +285,35 @@ async fn another_connection_is_another_session() {
     let id = before[2].session.0;
     broker.disconnect_all();
     let count = log.lock().unwrap().len();
-    let after = until_polls(&log, count + 2).await;
-    let full = after[count..].iter().find(|poll| poll.session.1 == 0).unwrap();
-    assert_eq!((full.session, &full.named), ((id, 0), &vec![(0, 20), (1, 20)]), "which ends the old one");
+    // Each comes back after a pause of its own.
+    let both = |log: &Log| {
+        let log = log.lock().unwrap();
+        let named: Vec<(i32, i64)> = log.iter().skip(count).flat_map(|poll| poll.named.clone()).collect();
+        named.contains(&(0, 20)) && named.contains(&(1, 20))
+    };
+    eventually("both are polled again", || both(&log)).await;
+    assert_eq!(log.lock().unwrap()[count].session, (id, 0), "which ends the old one");
+    fill(&broker, "t", 1, 1, 10, 0);
+    assert_eq!(next(&fetcher).await, (1, 20, 30));
+}
+
+/// Between two polls no request tells that the connection is gone.
+#[tokio::test]
+async fn a_connection_that_ends_between_two_polls_ends_the_session_too() {
+    let broker = start(1).await;
+    topic(&broker, "t", 2, 20);
+    let log = polls(&broker, |_, _, _| Action::Pass);
+    let mut config = config(&broker.bootstrap_servers());
+    // Answers come early, so that there are pauses between polls.
+    config.fetch_max_wait = MS;
+    (config.retry_backoff, config.retry_backoff_max) = (300 * MS, 300 * MS);
+    let client = Client::connect(config).await.unwrap();
+    let fetcher = Fetcher::start(&client, at_the_end(&broker, "t", 2));
+    let id = until_polls(&log, 2).await[1].session.0;
+    sleep(50 * MS).await;
+    broker.disconnect_all();
+    let full = until_polls(&log, 3).await[2].clone();
+    assert_eq!((full.session, full.named), ((id, 0), vec![(0, 20), (1, 20)]));
     fill(&broker, "t", 1, 1, 10, 0);
     assert_eq!(next(&fetcher).await, (1, 20, 30));
 }
@@ -335,6 +362,9 @@ async fn a_topic_without_an_id_begins_a_session_by_names() {
     assert_eq!(polls[both].version, 12);
     assert_eq!(polls[both].session.1, 0);
     assert!(both == 0 || polls[0].version > 12 && polls[both].session.0 > 0, "the old one ends: {polls:?}");
+    for later in &until_polls(&log, both + 4).await[both + 1..] {
+        assert!(later.version == 12 && later.session.1 > 0 && later.named.is_empty(), "{later:?}");
+    }
     fill(&broker, "with", 0, 1, 10, 0);
     assert_eq!(next(&fetcher).await, (0, 20, 30));
     fill(&broker, "without", 0, 1, 10, 0);
