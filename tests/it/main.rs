@@ -11,6 +11,7 @@ mod common;
 mod dump;
 mod embedded;
 mod failover;
+mod fetch_sessions;
 mod harness;
 mod limits;
 mod live_versions;

@@ -4,17 +4,18 @@ use super::{
     CompletedFetch, FetchErrorKind,
     completed::{DoneSignal, HeldFrame},
     engine::{Engine, Event},
-    lanes::{Answered, Outcome},
+    lanes::{Answered, LaneKey, Outcome},
     partition::Status,
-    request::{Asked, Index},
+    request::{Asked, Index, NAMES_UNTIL},
     routing::UNKNOWN_TOPIC_LIMIT,
+    session::is_session_error,
 };
 use crate::{
     BrokerAddress, BrokerName, Error, IsolationLevel, NodeId, OffsetSpec, TopicPartition, broker_pool::Purpose,
 };
 use ottla_protocol::{
     ErrorCode, Message,
-    message::{FetchRequest, FetchResponse, PartitionData},
+    message::{FetchRequest, FetchResponse, FetchableTopicResponse, PartitionData},
     record::{RecordBatches, next_fetch_offset},
 };
 use std::{
@@ -38,18 +39,31 @@ const SHORT_WAIT: Duration = Duration::from_millis(10);
 
 impl Engine {
     pub(super) fn fetched(&mut self, outcome: Outcome) {
-        let Outcome { key, sent_at, asked, result } = outcome;
+        let Outcome { key, sent_at, mut asked, result } = outcome;
         let now = Instant::now();
         let wait = self.client.config().fetch_max_wait;
         let early = wait < SHORT_WAIT || now.saturating_duration_since(sent_at) < wait / EARLY;
+        let is_poll = key.1 == Purpose::Poll;
         let answer = result.as_ref().ok().map(|answered| &answered.response);
-        let useless = key.1 == Purpose::Poll && early && answer.is_some_and(says_nothing);
+        let mut useless = result.is_err() || is_poll && early && answer.is_some_and(says_nothing);
+        let mut refused = false;
         if let Some(lane) = self.lanes.get_mut(&key) {
+            if is_poll && answer.is_some_and(|answer| is_session_error(answer.error_code)) {
+                // The first time it is asked anew at once.
+                let refusals = lane.session.refused();
+                refused = refusals.is_some();
+                useless = refusals.is_none_or(|refusals| refusals > 1);
+            }
+            if is_poll && !refused && answer.is_none_or(|answer| !answer.error_code.is_none()) {
+                asked.extend(lane.session.take_all());
+            }
             // A connection that was made and fails again and again passes the pool's back-off; each target alone waits for its own.
-            lane.answered(useless || result.is_err(), now);
+            lane.answered(useless, now);
         }
         match result {
-            Ok(answered) => self.answered(&asked, answered, sent_at),
+            // All of them are still wanted, from the same offsets on.
+            Ok(_) if refused => {}
+            Ok(answered) => self.answered(key, asked, answered, sent_at),
             Err(error) => {
                 for asked in &asked {
                     self.target_failed(asked.index, sent_at, error.clone());
@@ -58,10 +72,10 @@ impl Engine {
         }
     }
 
-    fn answered(&mut self, asked: &[Asked], answered: Answered, sent_at: Instant) {
+    fn answered(&mut self, key: LaneKey, asked: Vec<Asked>, answered: Answered, sent_at: Instant) {
         let Answered { frame, response, version, mut reservation, broker } = answered;
         if !response.error_code.is_none() {
-            for asked in asked {
+            for asked in &asked {
                 self.partition_error(asked, response.error_code, &broker, None, sent_at);
             }
             return;
@@ -75,22 +89,18 @@ impl Engine {
             })
             .collect();
         let frame = Arc::new(HeldFrame { _frame: frame, _reservation: reservation });
-        let mut data: Vec<Option<PartitionData>> = asked.iter().map(|_| None).collect();
-        let index = Index::new(asked, version);
-        // A topic may occur more than once in an answer, and in any order.
-        for mut topic in response.responses {
-            for partition in std::mem::take(&mut topic.partitions) {
-                if let Some(place) = index.find(&topic, partition.partition_index).and_then(|place| data.get_mut(place))
-                {
-                    *place = Some(partition);
-                }
-            }
-        }
+        let answers = match self.lanes.get_mut(&key).filter(|_| key.1 == Purpose::Poll) {
+            Some(lane) => lane.session.answered(response.session_id, response.responses),
+            None => assign(asked, response.responses, version > NAMES_UNTIL),
+        };
         // Where others came with data, one without may have been left out for lack of room. Those queue up first, or the ones in front would
         // take all the room again.
         let (full, empty): (Vec<_>, Vec<_>) =
-            asked.iter().zip(data).partition(|(_, data)| data.as_ref().is_some_and(has_records));
+            answers.into_iter().partition(|(_, data)| data.as_ref().is_some_and(has_records));
         let crowded = !full.is_empty();
+        if key.1 == Purpose::Poll {
+            self.without_news(key, crowded);
+        }
         for (asked, data) in empty.into_iter().chain(full) {
             match data {
                 None => {
@@ -98,16 +108,41 @@ impl Engine {
                     let (subject, broker) = (subject.to_string(), broker.clone().into());
                     self.target_failed(asked.index, sent_at, Error::Unanswered { api, subject, broker });
                 }
-                Some(data) if data.error_code.is_none() => self.partition_data(asked, data, &frame, crowded),
+                Some(data) if data.error_code.is_none() => self.partition_data(&asked, data, &frame, crowded),
                 Some(data) => {
                     let (leader_id, leader_epoch) = (data.current_leader.leader_id, data.current_leader.leader_epoch);
                     let address = endpoints.get(&leader_id).cloned();
                     let hint = Hint { leader: NodeId(leader_id), leader_epoch, address };
                     let hint = (leader_id >= 0 && leader_epoch >= 0).then_some(hint);
-                    self.partition_error(asked, data.error_code, &broker, hint, sent_at);
+                    self.partition_error(&asked, data.error_code, &broker, hint, sent_at);
                 }
             }
         }
+    }
+
+    /// Those that stayed in the session of a long poll: nothing came for them, which those can't bear for ever whose ranges have an end.
+    fn without_news(&mut self, key: LaneKey, crowded: bool) {
+        let limit = self.client.config().poll_timeout;
+        let now = Instant::now();
+        let Some(lane) = self.lanes.get(&key) else { return };
+        for index in lane.session.bounded().collect::<Vec<_>>() {
+            let Some(state) = self.partitions.get_mut(index) else { continue };
+            if let Some(after) = state.no_news(now, limit, crowded) {
+                self.leave_poll(index);
+                self.no_data(index, after);
+            }
+        }
+    }
+
+    fn no_data(&mut self, index: usize, after: Duration) {
+        let Some(state) = self.partitions.get(index) else { return };
+        let source = FetchErrorKind::NoData {
+            until_offset: state.target.until_offset,
+            last_stable_offset: state.last_stable_offset,
+            high_watermark: state.high_watermark,
+            after,
+        };
+        self.give_up(index, source);
     }
 
     fn partition_data(&mut self, asked: &Asked, data: PartitionData, frame: &Arc<HeldFrame>, crowded: bool) {
@@ -121,21 +156,14 @@ impl Engine {
             IsolationLevel::ReadUncommitted => data.high_watermark,
             IsolationLevel::ReadCommitted => data.last_stable_offset,
         };
+        (state.high_watermark, state.last_stable_offset) = (data.high_watermark, data.last_stable_offset);
         let records = data.records.unwrap_or_default();
         if records.is_empty() {
             // Alone and empty: there is nothing to read now, whatever the log's end says. A long poll waits for it.
             let known_end = if crowded { log_end } else { log_end.min(state.fetch_offset) };
             match state.nothing_came(Instant::now(), known_end, poll_timeout, crowded) {
                 None => self.after_change(asked.index),
-                Some(after) => {
-                    let source = FetchErrorKind::NoData {
-                        until_offset: state.target.until_offset,
-                        last_stable_offset: data.last_stable_offset,
-                        high_watermark: data.high_watermark,
-                        after,
-                    };
-                    self.give_up(asked.index, source);
-                }
+                Some(after) => self.no_data(asked.index, after),
             }
             return;
         }
@@ -150,6 +178,10 @@ impl Engine {
             return;
         }
         state.advanced(next_offset, log_end);
+        state.bytes_max = self.sizes.piece_bytes(&records, asked.bytes_max);
+        let bytes = i64::try_from(records.len()).unwrap_or(i64::MAX);
+        state.offset_bytes = Some(bytes / next_offset.saturating_sub(fetch_offset).max(1) + 1);
+        self.offset_bytes = state.offset_bytes;
         state.waiting.push_back(Ok(CompletedFetch {
             target: asked.index,
             partition: state.target.partition.clone(),
@@ -257,6 +289,24 @@ impl Engine {
         state.waiting.push_back(Err(error));
         self.after_change(index);
     }
+}
+
+/// What an answer says of each partition that was asked for. A topic may occur more than once in it, and in any order.
+fn assign(
+    asked: Vec<Asked>,
+    responses: Vec<FetchableTopicResponse>,
+    by_id: bool,
+) -> Vec<(Asked, Option<PartitionData>)> {
+    let mut data: Vec<Option<PartitionData>> = asked.iter().map(|_| None).collect();
+    let index = Index::new(&asked, by_id);
+    for mut topic in responses {
+        for partition in std::mem::take(&mut topic.partitions) {
+            if let Some(place) = index.find(&topic, partition.partition_index).and_then(|place| data.get_mut(place)) {
+                *place = Some(partition);
+            }
+        }
+    }
+    asked.into_iter().zip(data).collect()
 }
 
 fn has_records(data: &PartitionData) -> bool {

@@ -21,7 +21,7 @@ use super::{
 use crate::{Client, Error, TopicPartition, conn::Connection};
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, HashMap},
+    collections::{BTreeMap, BinaryHeap, HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -41,6 +41,8 @@ pub(super) struct Engine {
     pub(super) client: Client,
     pub(super) budget: Arc<Budget>,
     pub(super) sizes: Sizes,
+    /// How many bytes an offset took lately, whatever the partition.
+    pub(super) offset_bytes: Option<i64>,
     pub(super) partitions: Vec<PartitionState>,
     pub(super) lanes: BTreeMap<LaneKey, Lane>,
     /// The lane whose request waits for budget, and is the next to get some.
@@ -67,21 +69,28 @@ impl Engine {
     ) -> Self {
         let mut numbers: HashMap<TopicPartition, usize> = HashMap::with_capacity(targets.len());
         let mut partitions: Vec<PartitionState> = Vec::with_capacity(targets.len());
+        let mut topics: HashSet<Arc<str>> = HashSet::new();
         let mut routing = Routing::default();
+        let budget = client.shared.budget.clone();
+        let sizes = Sizes::new(client.config(), budget.wire_limit());
         for (index, target) in targets.into_iter().enumerate() {
             let next = numbers.len();
             let number = *numbers.entry(target.partition.clone()).or_insert(next);
-            let mut state = PartitionState::new(index, number, target, client.retry_backoff());
+            let topic = topics.get(target.partition.topic.as_str()).cloned();
+            let topic = topic.unwrap_or_else(|| Arc::from(target.partition.topic.as_str()));
+            topics.insert(topic.clone());
+            let backoff = client.retry_backoff();
+            let mut state = PartitionState::new(index, number, topic, target, sizes.partition_bytes_max, backoff);
             if state.status == Status::Ready {
                 state.queued = true;
                 routing.unrouted.push(index);
             }
             partitions.push(state);
         }
-        let budget = client.shared.budget.clone();
         Self {
-            sizes: Sizes::new(client.config(), budget.wire_limit()),
+            sizes,
             budget,
+            offset_bytes: None,
             over: partitions.iter().filter(|state| state.is_over()).count(),
             partitions,
             client,
@@ -158,6 +167,7 @@ impl Engine {
             Command::Finish(_) => {
                 state.waiting.clear();
                 state.status = Status::Finished;
+                self.leave_poll(index);
             }
         }
         self.after_change(index);
@@ -237,5 +247,13 @@ impl Engine {
         state.waiting.push_back(Err(error));
         state.status = Status::Finished;
         self.after_change(index);
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        for lane in self.lanes.values() {
+            lane.end_session();
+        }
     }
 }

@@ -3,7 +3,9 @@
 use super::{
     budget::Reservation,
     engine::{Engine, Event},
-    request::{Asked, build, version_cap},
+    partition::Status,
+    request::{Asked, NAMES_UNTIL, build, topics_of, version_cap},
+    session::FetchSession,
 };
 use crate::{
     BrokerName, Error, NodeId,
@@ -21,10 +23,14 @@ use std::{
 /// Requests out to one broker's fetch connection: one being answered while the other's answer is decoded.
 const REQUESTS_MAX: usize = 2;
 
+/// How long the answer to the end of a session may take, before the connection is given up for it: longer than the poll in front.
+const END_LIMIT: Duration = Duration::from_secs(60);
+
 /// A request's end.
 pub(super) struct Outcome {
     pub(super) key: LaneKey,
     pub(super) sent_at: Instant,
+    /// Empty for a long poll, whose session knows.
     pub(super) asked: Vec<Asked>,
     pub(super) result: Result<Answered, Error>,
 }
@@ -47,6 +53,8 @@ pub(super) struct Lane {
     connection: Option<Arc<Connection>>,
     connecting: bool,
     requests: usize,
+    /// Of long polls.
+    pub(super) session: FetchSession,
     /// Pauses after requests that failed, and between long polls that a broker does not make long.
     pace: Backoff,
     not_before: Option<Instant>,
@@ -60,14 +68,19 @@ impl Lane {
             connection: None,
             connecting: false,
             requests: 0,
+            session: FetchSession::default(),
             pace,
             not_before: None,
         }
     }
 
+    fn has_work(&self) -> bool {
+        !self.queue.is_empty() || self.session.members() > 0
+    }
+
     fn has_room(&self, now: Instant) -> bool {
         let requests_max = if self.purpose == Purpose::Fetch { REQUESTS_MAX } else { 1 };
-        !self.queue.is_empty()
+        self.has_work()
             && !self.connecting
             && self.requests < requests_max
             && self.not_before.is_none_or(|not_before| not_before <= now)
@@ -75,7 +88,7 @@ impl Lane {
 
     /// When its pause ends, if it has something to ask.
     pub(super) fn wake_at(&self, now: Instant) -> Option<Instant> {
-        self.not_before.filter(|not_before| !self.queue.is_empty() && *not_before > now)
+        self.not_before.filter(|not_before| self.has_work() && *not_before > now)
     }
 
     /// A request ended, and whether without use: it failed, or its answer came early and without a word.
@@ -86,6 +99,18 @@ impl Lane {
         } else {
             self.pace.reset();
             self.not_before = None;
+        }
+    }
+
+    /// Tells the broker that it may forget the session: it keeps only so many, for all its clients. Nobody waits for the answer.
+    pub(super) fn end_session(&self) {
+        if let Some(connection) = self.connection.as_ref().filter(|connection| !connection.is_closed())
+            && let Some((session_id, session_epoch)) = self.session.end()
+            && let Ok(version) = connection.version::<FetchRequest>(i16::MAX)
+        {
+            let request = FetchRequest { session_id, session_epoch, ..Default::default() };
+            // If it can't be sent, the broker will find out by itself.
+            let _ = connection.begin(&request, version, END_LIMIT);
         }
     }
 }
@@ -134,7 +159,8 @@ impl Engine {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         lane.connecting = true;
         lane.connection = None;
-        let waiting = lane.queue.iter().filter_map(|index| self.partitions.get(*index));
+        let waiting = lane.queue.iter().copied().chain(lane.session.targets());
+        let waiting = waiting.filter_map(|index| self.partitions.get(index));
         let limit = waiting.map(|state| state.time_left(now, api_timeout)).min().unwrap_or(api_timeout);
         let client = self.client.clone();
         self.tasks.spawn(async move {
@@ -152,9 +178,13 @@ impl Engine {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         lane.connecting = false;
         match result {
-            Ok(connection) => lane.connection = Some(connection),
+            Ok(connection) => {
+                lane.connection = Some(connection);
+                lane.session.lost();
+            }
             Err(error) => {
-                let waiting: Vec<usize> = lane.queue.drain(..).collect();
+                let mut waiting: Vec<usize> = lane.queue.drain(..).collect();
+                waiting.extend(lane.session.take_all().iter().map(|asked| asked.index));
                 for index in waiting {
                     if let Some(state) = self.state(index) {
                         state.queued = false;
@@ -166,25 +196,28 @@ impl Engine {
     }
 
     fn send_request(&mut self, key: LaneKey, connection: Arc<Connection>) -> Sent {
-        let Some(count) = self.lanes.get(&key).map(|lane| self.request_size(lane)) else { return Sent::NothingToAsk };
-        let bytes = self.sizes.expected_bytes(count);
+        let Some((count, bytes)) = self.lanes.get(&key).map(|lane| self.request_size(lane)) else {
+            return Sent::NothingToAsk;
+        };
         let Some(mut reservation) = self.budget.try_reserve(bytes) else {
             self.note_blocked(key, bytes);
             return Sent::NoBudget;
         };
-        let asked = self.choose(key, count);
-        if asked.is_empty() {
-            return Sent::NothingToAsk;
-        }
-        reservation.resize(self.sizes.expected_bytes(asked.len()));
+        let mut asked = self.choose(key, count, bytes);
         let config = self.client.config();
-        let may_wait = key.1 == Purpose::Poll;
-        let wait = if may_wait { config.fetch_max_wait } else { Duration::ZERO };
-        let limit = config.request_timeout.min(config.default_api_timeout) + wait;
-        let begun = connection.version::<FetchRequest>(version_cap(&asked)).and_then(|version| {
-            let request = build(config, self.sizes, &asked, version, may_wait);
-            Ok((version, connection.begin(&request, version, limit)?))
-        });
+        let mut limit = config.request_timeout.min(config.default_api_timeout);
+        let request = if key.1 == Purpose::Poll {
+            limit += config.fetch_max_wait;
+            self.poll(key, &mut asked, &connection)
+        } else if asked.is_empty() {
+            return Sent::NothingToAsk;
+        } else {
+            reservation.resize(self.bound(&asked));
+            let all_have_ids = asked.iter().all(|asked| asked.topic_id.is_some());
+            let version = connection.version::<FetchRequest>(version_cap(all_have_ids));
+            version.map(|version| (version, build(config, self.sizes, topics_of(asked.iter(), version > NAMES_UNTIL))))
+        };
+        let begun = request.and_then(|(version, request)| Ok((version, connection.begin(&request, version, limit)?)));
         if let Some(lane) = self.lanes.get_mut(&key) {
             lane.requests += 1;
         }
@@ -213,22 +246,84 @@ impl Engine {
         }
     }
 
-    /// How many partitions the next request of a lane is about: as many as an answer can fill, and when nothing is out yet only half, so
-    /// that a second request can follow at once. A long poll takes all.
-    fn request_size(&self, lane: &Lane) -> usize {
-        let queued = lane.queue.len();
-        match lane.purpose {
-            Purpose::Fetch if lane.requests == 0 => self.sizes.fill().min(queued.div_ceil(2)),
-            Purpose::Fetch => self.sizes.fill().min(queued),
-            _ => queued,
+    /// The next long poll. Takes `asked` into the lane's session, unless the connection has no version for it.
+    fn poll(
+        &mut self,
+        key: LaneKey,
+        asked: &mut Vec<Asked>,
+        connection: &Connection,
+    ) -> Result<(i16, FetchRequest), Error> {
+        let client = self.client.clone();
+        let config = client.config();
+        let session = self.lanes.get_mut(&key).map(|lane| &mut lane.session);
+        let session = session.ok_or(Error::UnknownBroker { node_id: key.0 })?;
+        let version = connection.version::<FetchRequest>(version_cap(session.may_use_ids(asked)))?;
+        let mut joining = session.call_topics(version > NAMES_UNTIL);
+        joining.append(asked);
+        // Another range of the same partition gives way, so that they take turns.
+        let bytes_max = self.sizes.partition_bytes_max;
+        let joining = joining.into_iter().map(|asked| Asked { bytes_max, ..asked });
+        let displaced: Vec<Asked> = joining.filter_map(|asked| session.join(asked)).collect();
+        let request = session.request();
+        for displaced in displaced {
+            if let Some(state) = self.state(displaced.index) {
+                state.status = Status::Ready;
+            }
+            self.enqueue(displaced.index);
+        }
+        let request = FetchRequest {
+            max_wait_ms: i32::try_from(config.fetch_max_wait.as_millis()).unwrap_or(i32::MAX),
+            session_id: request.session_id,
+            session_epoch: request.session_epoch,
+            forgotten_topics_data: request.forgotten,
+            ..build(config, self.sizes, request.topics)
+        };
+        Ok((version, request))
+    }
+
+    /// Takes a target out of the long poll that it may be in.
+    pub(super) fn leave_poll(&mut self, index: usize) {
+        if let Some(state) = self.partitions.get(index)
+            && let Some(leader) = state.leader
+            && let Some(lane) = self.lanes.get_mut(&(leader, Purpose::Poll))
+        {
+            lane.session.leave(&Asked::new(state, 0));
         }
     }
 
-    /// Takes the partitions of one request from a lane's queue. Two ranges of one partition never share a request.
-    fn choose(&mut self, key: LaneKey, count: usize) -> Vec<Asked> {
+    fn bound(&self, asked: &[Asked]) -> usize {
+        self.sizes.bound(asked.iter().map(|asked| usize::try_from(asked.bytes_max).unwrap_or(0)).sum())
+    }
+
+    /// How many partitions the next request of a lane names, and what its answer may hold: as many as are expected to fill it, and when
+    /// nothing is out yet only half, so that a second request can follow at once. A long poll is about all.
+    fn request_size(&self, lane: &Lane) -> (usize, usize) {
+        let queued = lane.queue.len();
+        if lane.purpose == Purpose::Poll {
+            let partition = usize::try_from(self.sizes.partition_bytes_max).unwrap_or(0);
+            return (queued, self.sizes.bound((queued + lane.session.members()).saturating_mul(partition)));
+        }
+        let count_max = if lane.requests == 0 { queued.div_ceil(2) } else { queued };
+        let (mut count, mut expected, mut most) = (0, 0_i32, 0_usize);
+        for state in lane.queue.iter().take(count_max).filter_map(|index| self.partitions.get(*index)) {
+            let wanted = state.wanted_bytes(self.offset_bytes);
+            expected = expected.saturating_add(wanted.expected);
+            if count > 0 && expected > self.sizes.response_bytes_max {
+                break;
+            }
+            count += 1;
+            most = most.saturating_add(usize::try_from(wanted.at_most).unwrap_or(0));
+        }
+        (count, self.sizes.bound(most))
+    }
+
+    /// Takes the partitions of one request from a lane's queue; for data, as long as what they may bring is no more than `bytes`. Two ranges
+    /// of one partition never share a request.
+    fn choose(&mut self, key: LaneKey, count: usize, bytes: usize) -> Vec<Asked> {
         let Some(lane) = self.lanes.get_mut(&key) else { return Vec::new() };
         let mut seen = HashSet::with_capacity(count);
-        let mut asked = Vec::with_capacity(count);
+        let mut asked: Vec<Asked> = Vec::with_capacity(count);
+        let mut most = 0_usize;
         let mut not_now = Vec::new();
         while asked.len() < count
             && let Some(index) = lane.queue.pop_front()
@@ -238,9 +333,16 @@ impl Engine {
                 state.queued = false;
                 continue;
             }
+            let at_most = state.wanted_bytes(self.offset_bytes).at_most;
+            let with_it = most.saturating_add(usize::try_from(at_most).unwrap_or(0));
+            if key.1 == Purpose::Fetch && !asked.is_empty() && self.sizes.bound(with_it) > bytes {
+                not_now.push(index);
+                break;
+            }
             if seen.insert(state.partition_number) {
+                most = with_it;
                 state.queued = false;
-                asked.push(Asked::new(state));
+                asked.push(Asked::new(state, at_most));
                 state.in_flight();
             } else {
                 not_now.push(index);

@@ -1,8 +1,8 @@
 //! The fetch engine: many partitions, few requests, and the next request out before anything of the last answer is decoded.
 //!
 //! [`fetcher`] is the reader's side, [`engine`] the loop, which owns all state and is split by subject: [`routing`] finds leaders, [`lanes`]
-//! sends requests, [`answers`] says what came back means. [`partition`] is one partition's state (pure), [`request`] builds requests and
-//! finds out what an answer is about, [`budget`] bounds the bytes held, [`completed`] is what decoders get.
+//! sends requests, [`answers`] says what came back means. [`partition`] is one partition's state (pure), [`session`] what a broker was told
+//! of the long poll (pure), [`request`] builds requests and finds out what an answer is about, [`budget`] bounds the bytes held, [`completed`] is what decoders get.
 
 mod answers;
 mod budget;
@@ -13,6 +13,7 @@ mod lanes;
 mod partition;
 mod request;
 mod routing;
+mod session;
 
 pub(crate) use budget::Budget;
 pub use budget::{BudgetHeld, Reservation, Room};

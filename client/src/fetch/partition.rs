@@ -1,9 +1,10 @@
 //! One target's state: where it is, whom to ask, what waits. Pure: time is an argument.
 
-use super::{CompletedFetch, FetchError, FetchErrorKind, FetchTarget};
+use super::{CompletedFetch, FetchError, FetchErrorKind, FetchTarget, request::WantedBytes};
 use crate::{Error, NodeId, retry::Backoff};
 use std::{
     collections::VecDeque,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -12,7 +13,7 @@ use std::{
 pub(super) enum Status {
     /// May be asked for, once its leader has room.
     Ready,
-    /// In a request.
+    /// In a request, or polled in a session.
     InFlight,
     /// Waits after a failure.
     BackingOff,
@@ -31,9 +32,19 @@ pub(super) struct PartitionState {
     pub(super) index: usize,
     /// The same number for all ranges of one partition.
     pub(super) partition_number: usize,
+    /// The topic's name, shared with all that ask for it.
+    pub(super) topic: Arc<str>,
     /// The next offset to ask for: a hint from batch headers, until decoders have checked the batches' checksums.
     pub(super) fetch_offset: i64,
     pub(super) known_end: i64,
+    /// What the broker last said; -1 if nothing.
+    pub(super) high_watermark: i64,
+    /// What the broker last said; -1 if nothing.
+    pub(super) last_stable_offset: i64,
+    /// How much to ask for at most.
+    pub(super) bytes_max: i32,
+    /// How many bytes an offset took in the last answer.
+    pub(super) offset_bytes: Option<i64>,
     pub(super) leader: Option<NodeId>,
     pub(super) leader_epoch: i32,
     pub(super) status: Status,
@@ -53,13 +64,25 @@ pub(super) struct PartitionState {
 }
 
 impl PartitionState {
-    pub(super) fn new(index: usize, partition_number: usize, target: FetchTarget, backoff: Backoff) -> Self {
+    pub(super) fn new(
+        index: usize,
+        partition_number: usize,
+        topic: Arc<str>,
+        target: FetchTarget,
+        bytes_max: i32,
+        backoff: Backoff,
+    ) -> Self {
         let status = if target.from_offset >= target.until_offset { Status::Finished } else { Status::Ready };
         Self {
             index,
             partition_number,
+            topic,
             fetch_offset: target.from_offset,
             known_end: target.known_end,
+            high_watermark: -1,
+            last_stable_offset: -1,
+            bytes_max,
+            offset_bytes: None,
             target,
             leader: None,
             leader_epoch: -1,
@@ -88,6 +111,18 @@ impl PartitionState {
     /// Whether the broker has data for it now, as far as is known.
     pub(super) fn has_data(&self) -> bool {
         self.fetch_offset < self.known_end
+    }
+
+    /// Whether its range has an end.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.target.until_offset != i64::MAX
+    }
+
+    /// How much of it to ask for, and how much of that is expected to come; at `typical` bytes an offset if none of its own are known.
+    pub(super) fn wanted_bytes(&self, typical: Option<i64>) -> WantedBytes {
+        let until_offset = self.target.until_offset.min(self.known_end);
+        let [wanted, there] = [until_offset, self.known_end].map(|end| end.saturating_sub(self.fetch_offset));
+        WantedBytes::new(self.bytes_max, wanted, there, self.offset_bytes.or(typical))
     }
 
     /// Whether nothing of it is fetched, waits or is being decoded.
@@ -120,11 +155,16 @@ impl PartitionState {
         self.followed_hint = false;
         self.backoff.reset();
         self.status = Status::Ready;
+        self.no_news(now, limit, crowded)
+    }
+
+    /// An answer had nothing new about it, the rest as in [`Self::nothing_came`].
+    pub(super) fn no_news(&mut self, now: Instant, limit: Duration, crowded: bool) -> Option<Duration> {
         if crowded {
             return None;
         }
         let idle = now.saturating_duration_since(*self.idle_since.get_or_insert(now));
-        (self.target.until_offset != i64::MAX && idle >= limit).then_some(idle)
+        (self.is_bounded() && idle >= limit).then_some(idle)
     }
 
     /// What is left of `limit` for tries, if they fail.
@@ -179,7 +219,7 @@ mod tests {
             until_offset: 100,
             known_end: 100,
         };
-        PartitionState::new(0, 0, target, Backoff::new(100 * MS, 1000 * MS))
+        PartitionState::new(0, 0, "t".into(), target, 1 << 20, Backoff::new(100 * MS, 1000 * MS))
     }
 
     fn error() -> Error {

@@ -55,6 +55,7 @@ async fn pieces_of_one_partition_get_exactly_theirs() {
     broker.on(ApiKey::Fetch, move |context| {
         let mut partitions: Vec<i32> = crate::support::asked(context.request).iter().map(|(p, _)| *p).collect();
         let before = partitions.len();
+        partitions.sort_unstable();
         partitions.dedup();
         seen.fetch_or(partitions.len() < before, std::sync::atomic::Ordering::Relaxed);
         Action::Pass

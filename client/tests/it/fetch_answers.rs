@@ -128,6 +128,9 @@ async fn a_header_that_does_not_advance_is_an_error_and_no_loop() {
         next_batch(&fresh, "t", 0, 10, 0)
     };
     broker.on(ApiKey::Fetch, move |context| {
+        if context.index > 9 {
+            return Action::Error(29);
+        }
         let first = first.clone();
         edit_fetch(context.api_version, move |response| {
             response.responses[0].partitions[0].records = Some(first.clone());

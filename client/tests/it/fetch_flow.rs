@@ -18,7 +18,7 @@ async fn s_t02_memory_is_bounded_whatever_the_number_of_partitions() {
         fill(&broker, "t", partition, 3, 10, 1_000);
     }
     let mut config = config(&broker.bootstrap_servers());
-    (config.fetch_max_bytes, config.max_partition_fetch_bytes, config.memory_bytes) = (100_000, 20_000, 500_000);
+    (config.fetch_max_bytes, config.max_partition_fetch_bytes, config.memory_bytes) = (100_000, 20_000, 900_000);
     let client = Client::connect(config).await.unwrap();
     let fetcher = Fetcher::start(&client, (0..200).map(|p| target(&broker, "t", p, 0, 30)).collect());
     // A reader that keeps everything: the engine stops when the budget is spent.
@@ -27,7 +27,8 @@ async fn s_t02_memory_is_bounded_whatever_the_number_of_partitions() {
         held.push(fetch.unwrap());
     }
     let bytes: usize = held.iter().map(|fetch| fetch.records().len()).sum();
-    assert!((300_000..=600_000).contains(&bytes), "{bytes} bytes held");
+    // Half of the budget is for answers. Reserved before a request is sent: there is not one answer more.
+    assert!((300_000..=450_000).contains(&bytes), "{bytes} bytes held");
     let mut records = held.iter().map(|fetch| fetch.records().len() / 1_000).sum::<usize>();
     // It goes on as they are given back, to the end.
     drop(held);
