@@ -106,26 +106,32 @@ class Broker:
             time.sleep(0.1)
         self.address = f"127.0.0.1:{port}"
 
+    def _manifest(self):
+        manifest = self.data / "manifest.json"
+        return json.loads(manifest.read_text()) if manifest.exists() else {}
+
+    def check(self, topics, asked):
+        """Ends if the folder has topics with other numbers of records, which somebody kept."""
+        there = self._manifest()
+        for topic in topics:
+            if topic in there and there[topic][0] != records(topic, asked):
+                fail(f"{topic} in {self.data} has {there[topic][0]} records: delete it, or name another --data folder")
+
     def fill(self, topics, asked):
         """Fills the topics that are not there yet. What is in each: records, bytes of values, hits."""
-        manifest = self.data / "manifest.json"
-        there = json.loads(manifest.read_text()) if manifest.exists() else {}
+        there = self._manifest()
         for topic in topics:
+            if topic in there:
+                continue
             codec, _, size, kind = TOPICS[topic]
             count = records(topic, asked)
-            if topic in there:
-                if there[topic][0] != count:
-                    fail(
-                        f"{topic} in {self.data} has {there[topic][0]} records, not {count}: name another --data folder"
-                    )
-                continue
             print(f"filling {topic}: {count} records", file=sys.stderr)
             fill = self._java("Fill", self.address, topic, codec, str(count), str(size), kind)
             filled = subprocess.run(fill, stdout=subprocess.PIPE, text=True)
             if filled.returncode != 0:
                 fail(f"{topic} could not be filled")
             there[topic] = [int(word) for word in filled.stdout.split()]
-            manifest.write_text(json.dumps(there))
+            (self.data / "manifest.json").write_text(json.dumps(there))
         return {topic: there[topic] for topic in topics}
 
     def remove(self):
