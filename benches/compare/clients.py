@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 from places import HERE, LOG4J, OUT, ROOT, TARGET, call
-from topics import FILTER, VISIT
+from topics import FILTER, TOPICS, VISIT
 
 LIBRDKAFKA = "2.16.1"  # as the wheel that has it in it
 
@@ -20,17 +20,17 @@ def ottla(*more):
     return command
 
 
-def yardstick(mode, *more):
+def yardstick(mode, connections=1):
     def command(jars, address, topic, work):
         if (mode == "visit") != (work == "visit"):
             return None
-        return [OUT / "cargo/release/compare-yardstick", address, topic, mode, *more]
+        return [OUT / "cargo/release/compare-yardstick", address, topic, mode, str(connections)]
 
     return command
 
 
 def program(path):
-    return lambda jars, address, topic, work: [OUT / path, address, topic, work]
+    return lambda jars, address, topic, work: [OUT / path, address, topic, work, str(TOPICS[topic].partitions)]
 
 
 def java(jars, address, topic, work):
@@ -44,9 +44,9 @@ CLIENTS = {
     "ottla": ("ottla, as many decoders as cores", "ottla", False, ottla()),
     "yardstick-scan": ("hand-written, one search a batch", "yardstick", False, yardstick("scan")),
     "yardstick-filter": ("hand-written, one search a value", "yardstick", False, yardstick("filter")),
-    "yardstick-filter-2": ("the same, two connections and threads", "yardstick", False, yardstick("filter", "2")),
+    "yardstick-filter-2": ("the same, two connections and threads", "yardstick", False, yardstick("filter", 2)),
     "yardstick-visit": ("hand-written, all of every record", "yardstick", False, yardstick("visit")),
-    "yardstick-visit-2": ("the same, two connections and threads", "yardstick", False, yardstick("visit", "2")),
+    "yardstick-visit-2": ("the same, two connections and threads", "yardstick", False, yardstick("visit", 2)),
     "librdkafka-pinned": ("librdkafka, batch call, on one core", "librdkafka", True, program("librdkafka")),
     "librdkafka": ("librdkafka, batch call", "librdkafka", False, program("librdkafka")),
     "franz-go": ("franz-go", "franz-go", False, program("franz-go")),

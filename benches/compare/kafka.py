@@ -123,10 +123,10 @@ class Broker:
         for topic in topics:
             if topic in there:
                 continue
-            codec, _, size, kind = TOPICS[topic]
-            count = records(topic, asked)
+            of, count = TOPICS[topic], records(topic, asked)
             print(f"filling {topic}: {count} records", file=sys.stderr)
-            fill = self._java("Fill", self.address, topic, codec, str(count), str(size), kind)
+            words = (of.codec, count, of.value_bytes, "full" if of.full else "plain", of.partitions)
+            fill = self._java("Fill", self.address, topic, *map(str, words))
             filled = subprocess.run(fill, stdout=subprocess.PIPE, text=True)
             if filled.returncode != 0:
                 fail(f"{topic} could not be filled")

@@ -1,12 +1,24 @@
 """What is read: the topics, and the filters."""
 
-# name: (codec, what the number of records is divided by, bytes of a value, "full" is with keys and headers)
-TOPICS = {f"j100-{codec}": (codec, 1, 100, "plain") for codec in ("none", "lz4", "zstd", "snappy", "gzip")} | {
-    "j1k-none": ("none", 10, 1024, "plain"),
-    "k100-none": ("none", 1, 100, "full"),
-    "few-none": ("none", None, 100, "plain"),
+from typing import NamedTuple
+
+
+class Topic(NamedTuple):
+    codec: str = "none"
+    divisor: int | None = 1  # of the number of records asked for; None is FEW, whatever was asked for
+    value_bytes: int = 100
+    full: bool = False  # with keys and headers, and for the filter that looks at everything
+    partitions: int = 2
+
+
+FEW = 1000
+TOPICS = {f"j100-{codec}": Topic(codec) for codec in ("none", "lz4", "zstd", "snappy", "gzip")} | {
+    "j1k-none": Topic(divisor=10, value_bytes=1024),
+    "k100-none": Topic(full=True),
+    "p200-none": Topic(partitions=200),
+    "p1000-none": Topic(partitions=1000),
+    "few-none": Topic(divisor=None),
 }
-FEW = 1000  # records of few-none, whatever was asked for
 
 FILTER = """value LIKE '%"event":"purchase"%'"""
 # Has to look at key, both headers, timestamp and value of every record that is no hit: a condition on a timestamp has no text that could be
@@ -19,10 +31,10 @@ VISIT = (
 
 def records(topic, asked):
     """How many records a topic gets."""
-    divisor = TOPICS[topic][1]
+    divisor = TOPICS[topic].divisor
     return asked // divisor if divisor else FEW
 
 
 def work(topic):
-    """What the clients do with it: filter, or visit."""
-    return "visit" if TOPICS[topic][3] == "full" else "filter"
+    """What the clients do with it."""
+    return "visit" if TOPICS[topic].full else "filter"

@@ -1,5 +1,5 @@
 // librdkafka, its batch call: every partition from the beginning to its end offset, assigned, CRCs checked.
-// BOOTSTRAP TOPIC filter|visit
+// BOOTSTRAP TOPIC filter|visit PARTITIONS
 #define _GNU_SOURCE
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,7 +48,7 @@ int rd_kafka_header_get_all(const rd_kafka_headers_t *, size_t, const char **, c
 void rd_kafka_message_destroy(rd_kafka_message_t *);
 const char *rd_kafka_version_str(void);
 
-enum { PARTITIONS = 2, BATCH = 10000 };
+enum { BATCH = 10000 };
 static const char NEEDLE[] = "\"event\":\"purchase\"";
 
 static bool equal(const void *bytes, size_t length, const char *text) {
@@ -81,9 +81,10 @@ static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4) return 2;
+    if (argc != 5) return 2;
     const char *topic = argv[2];
     bool visit = strcmp(argv[3], "visit") == 0;
+    int partitions_count = atoi(argv[4]);
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     set(conf, "bootstrap.servers", argv[1]);
     set(conf, "group.id", "unused");
@@ -99,9 +100,9 @@ int main(int argc, char **argv) {
     char error[256];
     rd_kafka_t *client = rd_kafka_new(RD_KAFKA_CONSUMER, conf, error, sizeof error);
     rd_kafka_poll_set_consumer(client);
-    rd_kafka_topic_partition_list_t *partitions = rd_kafka_topic_partition_list_new(PARTITIONS);
+    rd_kafka_topic_partition_list_t *partitions = rd_kafka_topic_partition_list_new(partitions_count);
     int64_t left = 0;
-    for (int partition = 0; partition < PARTITIONS; partition++) {
+    for (int partition = 0; partition < partitions_count; partition++) {
         int64_t start, end;
         if (rd_kafka_query_watermark_offsets(client, topic, partition, &start, &end, 10000) != 0) return 3;
         left += end - start; // neither compaction nor transactions: every offset is a record

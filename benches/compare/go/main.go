@@ -1,4 +1,5 @@
-// franz-go: every partition from its start to its end without a group, PollFetches, CRCs checked. BOOTSTRAP TOPIC filter|visit
+// franz-go: every partition from its start to its end without a group, PollFetches, CRCs checked.
+// BOOTSTRAP TOPIC filter|visit PARTITIONS (which it asks for itself)
 package main
 
 import (

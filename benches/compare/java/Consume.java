@@ -6,7 +6,8 @@ import org.apache.kafka.common.*;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
-/** Kafka's own client: every partition from its earliest to its end offset, assigned, CRCs checked. BOOTSTRAP TOPIC filter|visit */
+/** Kafka's own client: every partition from its earliest to its end offset, assigned, CRCs checked.
+ * BOOTSTRAP TOPIC filter|visit PARTITIONS (which it asks for itself) */
 public class Consume {
     static final byte[] NEEDLE = bytes("\"event\":\"purchase\"");
     static final byte[] KEY = bytes("user-99999999999"), SOURCE = bytes("fax"), TRACE = bytes("ffffffffffffffff");

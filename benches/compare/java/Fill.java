@@ -3,19 +3,19 @@ import java.util.*;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.clients.producer.*;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Makes a topic of two partitions and fills it with click events, the same ones each time; 1 % of the values hold "event":"purchase".
- * BOOTSTRAP TOPIC CODEC RECORDS VALUE_BYTES plain|full, where full is with keys of 16 bytes and two headers.
+ * Makes a topic and fills it with click events, the same ones each time; 1 % of the values hold "event":"purchase".
+ * BOOTSTRAP TOPIC CODEC RECORDS VALUE_BYTES plain|full PARTITIONS, where full is with keys of 16 bytes and two headers.
  * Prints "records valueBytes hits": what every client has to count. The hits of a full topic are those of the filter that
  * looks at all of a record (VISIT in topics.py): of some records the key, a header or the timestamp alone is a hit, so
  * that who does not read it counts too few.
  */
 public class Fill {
-    static final int PARTITIONS = 2;
     static final String PURCHASE = "\"event\":\"purchase\"";
     static final String[] EVENTS = {"click", "view", "scroll", "search", "login", "hover"};
     static final String[] AGENTS = {"Firefox/128.0", "Chrome/131.0", "Safari/17.5", "Edge/130.0", "okhttp/4.12"};
@@ -50,11 +50,16 @@ public class Fill {
         text.append('}');
     }
 
-    static void fill(String bootstrap, String topic, String codec, long count, int size, boolean full) throws Exception {
+    static void fill(String bootstrap, String topic, String codec, long count, int size, boolean full, int partitions)
+            throws Exception {
         Properties config = new Properties();
         config.put("bootstrap.servers", bootstrap);
         try (Admin admin = Admin.create(config)) {
-            admin.createTopics(List.of(new NewTopic(topic, PARTITIONS, (short) 1))).all().get();
+            admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1))).all().get();
+            // Answers when every partition is led: a producer that is too early may lose its sequence, and records with it.
+            Map<TopicPartition, OffsetSpec> ends = new HashMap<>();
+            for (int i = 0; i < partitions; i++) ends.put(new TopicPartition(topic, i), OffsetSpec.latest());
+            admin.listOffsets(ends).all().get();
         }
         config.put("compression.type", codec);
         config.put("batch.size", "131072");
@@ -67,6 +72,8 @@ public class Fill {
         SplittableRandom others = new SplittableRandom(7);
         StringBuilder text = new StringBuilder(2048);
         long valueBytes = 0, hits = 0, timestamp = FIRST_TIMESTAMP;
+        // So many records in turn go to one partition: several batches, and less where there would not be enough for all.
+        long run = Math.max(1, Math.min(4096, count / partitions));
         AtomicLong failed = new AtomicLong();
         try (KafkaProducer<byte[], byte[]> producer =
                 new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer())) {
@@ -87,7 +94,7 @@ public class Fill {
                 }
                 valueBytes += value.length;
                 if (hit) hits++;
-                int partition = (int) (i / 4096 % PARTITIONS);
+                int partition = (int) (i / run % partitions);
                 producer.send(new ProducerRecord<>(topic, partition, timestamp, key, value, headers),
                     (metadata, error) -> { if (error != null) failed.incrementAndGet(); });
             }
@@ -97,6 +104,6 @@ public class Fill {
     }
 
     public static void main(String[] args) throws Exception {
-        fill(args[0], args[1], args[2], Long.parseLong(args[3]), Integer.parseInt(args[4]), args[5].equals("full"));
+        fill(args[0], args[1], args[2], Long.parseLong(args[3]), Integer.parseInt(args[4]), args[5].equals("full"), Integer.parseInt(args[6]));
     }
 }

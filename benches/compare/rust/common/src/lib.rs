@@ -5,7 +5,7 @@ use memchr::memmem::Finder;
 /// What the filter looks for in the values.
 pub const NEEDLE: &[u8] = b"\"event\":\"purchase\"";
 
-/// `BOOTSTRAP TOPIC filter|visit`
+/// `BOOTSTRAP TOPIC filter|visit PARTITIONS`
 pub struct Arguments {
     /// The broker's `host:port`.
     pub bootstrap: String,
@@ -13,17 +13,17 @@ pub struct Arguments {
     pub topic: String,
     /// Whether key, headers and timestamp of every record are looked at, too.
     pub visit: bool,
-    /// What a client takes beside these.
-    pub more: Option<String>,
+    /// How many partitions the topic has, for a client that can't ask.
+    pub partitions: i32,
 }
 
 impl Arguments {
     /// Those of the process.
     pub fn parse() -> Self {
         let mut arguments = std::env::args().skip(1);
-        let mut next = || arguments.next().expect("BOOTSTRAP TOPIC filter|visit");
-        let (bootstrap, topic, work) = (next(), next(), next());
-        Self { bootstrap, topic, visit: work == "visit", more: arguments.next() }
+        let mut next = || arguments.next().expect("BOOTSTRAP TOPIC filter|visit PARTITIONS");
+        let (bootstrap, topic, work, partitions) = (next(), next(), next(), next());
+        Self { bootstrap, topic, visit: work == "visit", partitions: partitions.parse().expect("a number") }
     }
 }
 

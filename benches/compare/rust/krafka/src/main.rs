@@ -6,8 +6,6 @@ use krafka::consumer::AutoOffsetReset;
 use std::collections::HashMap;
 use std::time::Duration;
 
-const PARTITIONS: [i32; 2] = [0, 1];
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let arguments = Arguments::parse();
@@ -24,15 +22,16 @@ async fn main() {
         .build()
         .await
         .expect("a consumer");
+    let partitions = 0..arguments.partitions;
     let mut ends = HashMap::new();
-    for partition in PARTITIONS {
+    for partition in partitions.clone() {
         let (_, end) = consumer.fetch_watermarks(topic, partition).await.expect("an end");
         if end > 0 {
             ends.insert(partition, end);
         }
     }
-    consumer.assign(topic, PARTITIONS.to_vec()).await.expect("an assignment");
-    for partition in PARTITIONS {
+    consumer.assign(topic, partitions.clone().collect()).await.expect("an assignment");
+    for partition in partitions {
         consumer.seek_to_beginning(topic, partition).await.expect("a position");
     }
     let mut count = Count::default();

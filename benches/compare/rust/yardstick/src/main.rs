@@ -1,14 +1,14 @@
 //! The yardstick: what a reader costs that does nothing but the work. One broker, Fetch 11 on a blocking socket, one reused buffer, the
 //! next request before decoding, CRC-32C, codecs with kept contexts; no errors handled, no transactions, nothing untrusted.
 //!
-//! `BOOTSTRAP TOPIC filter|scan|visit [2]`: `filter` searches each value, `scan` each batch as a whole, `visit` looks at everything. With `2`,
-//! each partition has a connection and a thread of its own.
+//! `BOOTSTRAP TOPIC filter|scan|visit CONNECTIONS`: `filter` searches each value, `scan` each batch as a whole, `visit` looks at everything.
+//! Each connection has a thread of its own and its share of the partitions.
 
 mod codec;
 mod connection;
 
 use codec::Decoder;
-use compare_common::{Arguments, Count, NEEDLE};
+use compare_common::{Count, NEEDLE};
 use connection::{Connection, PartitionOffsets, batches, each_partition};
 use memchr::memmem::Finder;
 
@@ -23,36 +23,43 @@ enum Work {
 }
 
 fn main() {
-    let arguments = Arguments::parse();
-    let work = match std::env::args().nth(3).as_deref() {
-        Some("scan") => Work::Scan,
-        Some("visit") => Work::Visit,
-        _ => Work::Filter,
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [bootstrap, topic, work, connections] = arguments.as_slice() else {
+        panic!("BOOTSTRAP TOPIC filter|scan|visit CONNECTIONS")
     };
-    let partitions = Connection::open(&arguments.bootstrap).offsets(&arguments.topic);
+    let work = match work.as_str() {
+        "filter" => Work::Filter,
+        "scan" => Work::Scan,
+        _ => Work::Visit,
+    };
+    let partitions = Connection::open(bootstrap).offsets(topic);
+    let connections: usize = connections.parse().expect("a number");
     let mut total = Count::default();
-    if arguments.more.as_deref() == Some("2") {
-        std::thread::scope(|scope| {
-            let arguments = &arguments;
-            let read = |partition| scope.spawn(move || read(arguments, work, vec![partition]));
-            let threads: Vec<_> = partitions.into_iter().map(read).collect();
-            threads.into_iter().for_each(|thread| total.add(&thread.join().expect("a whole partition")));
-        });
+    if connections == 1 {
+        total.add(&read(bootstrap, topic, work, partitions));
     } else {
-        total.add(&read(&arguments, work, partitions));
+        std::thread::scope(|scope| {
+            let shares = partitions.chunks(partitions.len().div_ceil(connections));
+            let start = |share: &[PartitionOffsets]| {
+                let share = share.to_vec();
+                scope.spawn(move || read(bootstrap, topic, work, share))
+            };
+            let threads: Vec<_> = shares.map(start).collect();
+            threads.into_iter().for_each(|thread| total.add(&thread.join().expect("all of its share")));
+        });
     }
     total.print();
 }
 
-fn read(arguments: &Arguments, work: Work, mut partitions: Vec<PartitionOffsets>) -> Count {
-    let mut connection = Connection::open(&arguments.bootstrap);
+fn read(bootstrap: &str, topic: &str, work: Work, mut partitions: Vec<PartitionOffsets>) -> Count {
+    let mut connection = Connection::open(bootstrap);
     let mut buffer = Vec::new();
     let mut decoder = Decoder::default();
     let finder = Finder::new(NEEDLE);
     let mut count = Count::default();
     partitions.retain(|partition| partition.position < partition.end);
     if !partitions.is_empty() {
-        connection.send_fetch(&arguments.topic, &partitions, PARTITION_BYTES);
+        connection.send_fetch(topic, &partitions, PARTITION_BYTES);
     }
     while !partitions.is_empty() {
         let response = connection.receive(&mut buffer);
@@ -65,7 +72,7 @@ fn read(arguments: &Arguments, work: Work, mut partitions: Vec<PartitionOffsets>
         partitions.retain(|partition| partition.position < partition.end);
         if !partitions.is_empty() {
             // Before decoding, so that the broker works meanwhile.
-            connection.send_fetch(&arguments.topic, &partitions, PARTITION_BYTES);
+            connection.send_fetch(topic, &partitions, PARTITION_BYTES);
         }
         each_partition(response, |_, records| {
             for batch in batches(records) {
