@@ -27,7 +27,7 @@ pub(crate) struct Common {
     /// Brokers to make contact with; any one of the cluster will do
     #[arg(short, long, global = true, value_name = "HOST:PORT,…")]
     pub(crate) bootstrap_servers: Option<String>,
-    /// A client setting as kafka.NAME=VALUE; in read also any option of Spark's Kafka source; may be repeated
+    /// A client setting as kafka.NAME=VALUE; in read and bench fetch also any option of Spark's Kafka source; may be repeated
     #[arg(short = 'X', long = "option", global = true, value_name = "KEY=VALUE")]
     pub(crate) options: Vec<String>,
     /// A TOML file with the same options; of an option given twice, -X wins over a flag, and a flag over the file
