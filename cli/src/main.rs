@@ -6,6 +6,7 @@ mod failure;
 mod progress;
 mod table;
 mod tell;
+mod totals;
 mod usage;
 
 use args::{Cli, Command};
@@ -54,6 +55,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
             Command::Lag(args) => cmd::lag::run(&cli.common, args).await,
             Command::Topics(args) => cmd::topics::run(&cli.common, args).await,
             Command::Dump(args) => cmd::dump::run(&cli.common, args),
+            Command::Bench(args) => cmd::bench::run(&cli.common, args).await,
         }
     });
     // A name look-up that hangs in the system must not hold the exit up.

@@ -33,9 +33,14 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// So many of a thing: `1 range`, `2,000 ranges`.
+/// So many of a thing: `1 range`, `2,000 ranges`, `3 batches`.
 pub(crate) fn counted(number: u64, thing: &str) -> String {
-    format!("{} {thing}{}", grouped(number), if number == 1 { "" } else { "s" })
+    let plural = match number {
+        1 => "",
+        _ if thing.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{} {thing}{plural}", grouped(number))
 }
 
 /// A number with its thousands apart.
@@ -68,6 +73,10 @@ mod tests {
 
     #[test]
     fn thousands() {
+        assert_eq!(
+            [counted(1, "batch"), counted(2_000, "batch"), counted(0, "range")],
+            ["1 batch", "2,000 batches", "0 ranges"]
+        );
         assert_eq!(
             ["0", "999", "1,000", "1,234,567"],
             [0, 999, 1000, 1_234_567].map(grouped).each_ref().map(String::as_str)

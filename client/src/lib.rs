@@ -19,7 +19,7 @@
 //! ```
 //!
 //! # Features
-//! `zstd` (default): passed on to `ottla_protocol`.
+//! `libdeflate` and `zstd` (default): passed on to `ottla_protocol`.
 
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 

@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use ottla_protocol::compression::{Compression, Compressor, Decompressor};
 
-/// The contexts of the codecs written in Rust. zstd's is C, and only the limit of the whole process counts it.
+/// The contexts of the codecs written in Rust. Those of zstd and libdeflate are C, and only the limit of the whole process counts them.
 const CONTEXT_BYTES: u64 = 256 * 1024;
 
 fuzz_target!(|data: &[u8]| {

@@ -11,7 +11,8 @@
 //!   what is wrong is a [`DecodeError`] with the field's path and the byte.
 //!
 //! # Features
-//! - `zstd` (default): the C library decodes zstd. Without it pure Rust does, slower, and nothing needs a C compiler.
+//! - `libdeflate` (default): the C library libdeflate decodes gzip. Without it zlib-rs does, slower, in Rust.
+//! - `zstd` (default): the C library decodes zstd. Without it pure Rust does, slower. Without both nothing needs a C compiler.
 //! - `json`: messages as JSON with the schema's field names.
 
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]

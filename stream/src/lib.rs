@@ -32,7 +32,7 @@
 //! connections and the fetch engine are `ottla_client`'s. Needs a tokio runtime with I/O and time.
 //!
 //! # Features
-//! `zstd` (default): the C library decodes zstd. Without it pure Rust does, slower, and nothing needs a C compiler.
+//! `libdeflate` and `zstd` (default): C libraries decode gzip and zstd. Without them pure Rust does, slower, and nothing needs a C compiler.
 
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 

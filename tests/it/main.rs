@@ -1,6 +1,7 @@
 //! The integration tests: one module a subject, one binary.
 
 mod bad_input;
+mod bench;
 mod cases_decoding;
 mod cases_network;
 mod cases_offsets;

@@ -1,5 +1,6 @@
 //! A file a command.
 
+pub(crate) mod bench;
 pub(crate) mod demo;
 pub(crate) mod dump;
 pub(crate) mod lag;
@@ -8,6 +9,7 @@ pub(crate) mod topics;
 
 use crate::{args::Common, failure::Failure, tell::warn};
 use ottla_client::{Client, ClientConfig};
+use ottla_stream::Filter;
 use std::io::Write;
 
 /// How many decoders there are.
@@ -21,6 +23,14 @@ pub(crate) fn client_config(common: &Common) -> Result<ClientConfig, Failure> {
     let (config, warnings) = ottla_stream::client_config(common.pairs(None)?)?;
     warnings.iter().for_each(|warning| warn(common.json, warning));
     Ok(config)
+}
+
+/// The filter of `--where`; without one everything is kept.
+pub(crate) fn parse_filter(text: Option<&str>) -> Result<Filter, Failure> {
+    match text {
+        Some(text) => text.parse().map_err(|error| Failure::usage(format!("--where: {error}"))),
+        None => Ok(Filter::always()),
+    }
 }
 
 /// Ends early when the user interrupts.

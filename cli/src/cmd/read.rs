@@ -1,31 +1,25 @@
 //! `ottla read`: plan, read, write out, commit; in this order.
 
-use super::{connect, lag::warn_of, parallelism, until_interrupted};
+use super::{connect, lag::warn_of, parallelism, parse_filter, until_interrupted};
 use crate::{
     args::{Common, Format, ReadArgs},
     failure::Failure,
     progress::Bar,
-    table::{counted, grouped},
+    table::counted,
     tell::{tell, warn},
+    totals::Totals,
     usage::Usage,
 };
 use ottla_stream::{
     Client, CommitOutcome, Filter, LineFormat, LineSink, NullSink, PlannedBatch, ProcessedBatch, ReadProgress,
     ReadSettings, StreamOptions,
 };
-use serde_json::json;
-use std::{
-    cell::Cell,
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use serde_json::{Value, json};
+use std::{cell::Cell, collections::BTreeMap, time::Instant};
 
 pub(crate) async fn run(common: &Common, args: &ReadArgs) -> Result<(), Failure> {
     let start = Instant::now();
-    let filter = match &args.filter {
-        Some(text) => text.parse::<Filter>().map_err(|error| Failure::usage(format!("--where: {error}")))?,
-        None => Filter::always(),
-    };
+    let filter = parse_filter(args.filter.as_deref())?;
     let options = StreamOptions::from_pairs(common.pairs(Some(&args.source))?)?;
     options.warnings.iter().for_each(|warning| warn(common.json, warning));
     let group = group(args.commit_group.as_deref(), options.commit_group.as_deref())?;
@@ -60,7 +54,11 @@ pub(crate) async fn run(common: &Common, args: &ReadArgs) -> Result<(), Failure>
         }
     };
     let (processed, committed) = until_interrupted(work, interrupted).await?;
-    report(common.json, &processed, group.zip(committed.as_ref()), start.elapsed());
+    let totals = Totals::since(start, Usage::default(), processed.counts());
+    report(common.json, &processed, group.zip(committed.as_ref()), &totals);
+    if args.format == Format::None && !common.json {
+        tell(totals.rates());
+    }
     Ok(())
 }
 
@@ -101,7 +99,7 @@ pub(super) fn query_id() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 
-fn report(json: bool, processed: &ProcessedBatch, commit: Option<(&str, &CommitOutcome)>, wall: Duration) {
+fn report(json: bool, processed: &ProcessedBatch, commit: Option<(&str, &CommitOutcome)>, totals: &Totals) {
     if let Some((group, outcome)) = commit {
         warn_of(group, &outcome.not_offsets, json);
         for partition in &outcome.recreated {
@@ -116,8 +114,8 @@ fn report(json: bool, processed: &ProcessedBatch, commit: Option<(&str, &CommitO
             warn(json, format_args!("group '{group}' is further already in {partition} and stays at {offset}"));
         }
     }
-    let (counts, usage) = (processed.counts(), Usage::now());
     let ranges = processed.ranges().iter().filter(|range| range.reached).count();
+    let lost: i64 = processed.lost().iter().map(|lost| lost.range.size()).sum();
     if json {
         let committed = commit.map(|(_, outcome)| {
             let mut topics: BTreeMap<&str, BTreeMap<String, i64>> = BTreeMap::new();
@@ -126,33 +124,23 @@ fn report(json: bool, processed: &ProcessedBatch, commit: Option<(&str, &CommitO
             }
             topics
         });
-        let totals = json!({
-            "records": counts.records,
-            "valueBytes": counts.value_bytes,
-            "hits": counts.hits,
-            "ranges": ranges,
-            "lostOffsets": processed.lost().iter().map(|lost| lost.range.size()).sum::<i64>(),
-            "committed": committed,
-            "wallSeconds": wall.as_secs_f64(),
-            "cpuSeconds": usage.cpu.as_secs_f64(),
-            "peakRssBytes": usage.peak_rss_bytes,
-        });
-        tell(totals);
+        let mut object = totals.count_fields();
+        object.insert("ranges".to_owned(), json!(ranges));
+        object.insert("lostOffsets".to_owned(), json!(lost));
+        object.insert("committed".to_owned(), json!(committed));
+        object.extend(totals.cost_fields());
+        tell(Value::Object(object));
         return;
     }
-    let lost: i64 = processed.lost().iter().map(|lost| lost.range.size()).sum();
     let lost = if lost == 0 { String::new() } else { format!(", {} lost", counted(lost.unsigned_abs(), "offset")) };
     let committed = commit.map_or(String::new(), |(group, outcome)| {
         format!(", {} committed to group '{group}'", counted(outcome.committed.len() as u64, "partition"))
     });
     tell(format_args!(
-        "{} ({} value bytes) in {}, {} kept{lost}{committed}; {:.2} s, {:.2} CPU s, {} MiB",
-        counted(counts.records, "record"),
-        grouped(counts.value_bytes),
+        "{} in {}, {}{lost}{committed}; {}",
+        totals.seen(),
         counted(ranges as u64, "range"),
-        grouped(counts.hits),
-        wall.as_secs_f64(),
-        usage.cpu.as_secs_f64(),
-        grouped(usage.peak_rss_bytes >> 20)
+        totals.kept(),
+        totals.cost()
     ));
 }

@@ -6,7 +6,11 @@
 //! ```
 //! All little-endian. The header is parsed here and the deflate data inflated raw, since a raw context can be reset without being built
 //! anew. As Java's `GZIPInputStream`: bytes after a good member that don't begin another one are ignored, whatever they are.
+//!
+//! With the feature `libdeflate` the C library inflates what is one plain member, and what is here the rest.
 
+#[cfg(feature = "libdeflate")]
+use super::gzip_c::OneMember;
 use super::{Failure, Scratch};
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
@@ -18,14 +22,25 @@ const FCOMMENT: u8 = 16;
 /// No member, not even an empty one, is this short: 10 bytes of header, 2 of data, 8 of trailer.
 const MEMBER_BYTES_MIN: usize = 20;
 
-/// The inflate context, built at the first use.
+/// The inflate contexts, built at the first use.
 #[derive(Default)]
 pub(super) struct Gzip {
+    #[cfg(feature = "libdeflate")]
+    one_member: OneMember,
     context: Option<Decompress>,
 }
 
 impl Gzip {
     pub(super) fn inflate(&mut self, payload: &[u8], out: &mut Scratch) -> Result<(), Failure> {
+        #[cfg(feature = "libdeflate")]
+        if self.one_member.inflate(payload, out) {
+            return Ok(());
+        }
+        self.members(payload, out)
+    }
+
+    /// Inflates one member after the other.
+    fn members(&mut self, payload: &[u8], out: &mut Scratch) -> Result<(), Failure> {
         let mut rest = header(payload)?;
         loop {
             rest = self.member(rest, out)?;
@@ -178,5 +193,65 @@ mod tests {
         second[at] ^= 1;
         let damaged = inflated(&[member(0, b""), second].concat());
         assert!(matches!(damaged, Err(Failure::Checksum { .. })), "a second member counts: {damaged:?}");
+    }
+    /// Whichever decoder a payload gets to, the answer is that of the one that takes all.
+    #[test]
+    #[cfg(feature = "libdeflate")]
+    fn both_decoders_agree() {
+        let plain: Vec<u8> = (0..300_000u32).flat_map(|i| format!("{} ", i % 1009).into_bytes()).collect();
+        let compressed = |plain: &[u8]| {
+            let mut out = bytes::BytesMut::new();
+            let compression = crate::compression::Compression::Gzip;
+            crate::compression::Compressor::new().compress(compression, plain, &mut out).unwrap();
+            out.to_vec()
+        };
+        let (large, small) = (compressed(&plain), compressed(b"abcabcabcabcabc"));
+        let mut payloads = vec![
+            vec![],
+            compressed(b""),
+            large.clone(),
+            [&small[..], &small].concat(),
+            [&large[..], &small, &large].concat(),
+            [&small[..], b"\x1f\x8b\x08\0 not a member, though it begins like one"].concat(),
+            [&small[..], b"\x1f\x8b\x08"].concat(),
+            [&small[..], &small[small.len() - 8..]].concat(),
+            [&member(FNAME, b"name\0")[..], &small].concat(),
+        ];
+        for length in 0..small.len() {
+            payloads.push(small[..length].to_vec());
+        }
+        for bit in 0..small.len() * 8 {
+            let mut damaged = small.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            payloads.push(damaged);
+        }
+        let mut gzip = Gzip::default();
+        for payload in payloads {
+            for max in [0, 1, 14, 15, 16, 70_000, plain.len() - 1, plain.len(), 1 << 24] {
+                let (mut fast, mut slow) = (Scratch::new(max), Scratch::new(max));
+                let inflated = gzip.inflate(&payload, &mut fast).map(|()| fast.filled());
+                let expected = gzip.members(&payload, &mut slow).map(|()| slow.filled());
+                assert!(
+                    inflated == expected,
+                    "at most {max} of {payload:02x?}: {:?}, {:?}",
+                    inflated.err(),
+                    expected.err()
+                );
+            }
+        }
+    }
+
+    /// A room that was too small is forgotten, and the room that it grew to is bounded.
+    #[test]
+    fn a_bomb_ends_at_the_limit() {
+        let mut bomb = bytes::BytesMut::new();
+        let compression = crate::compression::Compression::Gzip;
+        crate::compression::Compressor::new().compress(compression, &vec![0; 1 << 24], &mut bomb).unwrap();
+        let mut out = Scratch::new(1 << 22);
+        assert_eq!(Gzip::default().inflate(&bomb, &mut out), Err(Failure::Limit { max: 1 << 22 }));
+        assert!(out.allocated() <= 1 << 22);
+        let mut out = Scratch::new(1 << 24);
+        assert_eq!(Gzip::default().inflate(&bomb, &mut out), Ok(()));
+        assert!(out.filled() == vec![0; 1 << 24]);
     }
 }

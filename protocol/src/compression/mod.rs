@@ -17,6 +17,8 @@
 
 mod compressor;
 mod gzip;
+#[cfg(feature = "libdeflate")]
+mod gzip_c;
 mod lz4;
 mod scratch;
 mod snappy;

@@ -5,6 +5,10 @@ use super::Failure;
 /// The least that the scratch grows to, so that small batches don't make it creep.
 const GROWTH_BYTES_MIN: usize = 64 << 10;
 
+/// How much room is made for input that doesn't say how large its output is, as a multiple of its own size.
+#[cfg(any(feature = "libdeflate", feature = "zstd"))]
+const USUAL_RATIO: usize = 8;
+
 /// `buffer[..length]` is output; the rest is room that was initialised once and is overwritten again and again.
 pub(super) struct Scratch {
     buffer: Vec<u8>,
@@ -83,6 +87,15 @@ impl Scratch {
         Ok(())
     }
 
+    /// Room for a codec that inflates all of `input_bytes` at once and doesn't know to how much: what is usual, as far as the limit allows.
+    #[cfg(any(feature = "libdeflate", feature = "zstd"))]
+    pub(super) fn reserve_first(&mut self, input_bytes: usize) {
+        let usual = self.length.saturating_add(input_bytes.saturating_mul(USUAL_RATIO)).min(self.max);
+        if usual > self.buffer.len() {
+            self.grow_to(usual);
+        }
+    }
+
     /// More room than there is, after all of it was used: twice as much in all.
     pub(super) fn grow(&mut self) -> Result<(), Failure> {
         if self.buffer.len() >= self.max {
@@ -96,6 +109,8 @@ impl Scratch {
         let doubled = self.buffer.len().saturating_mul(2).max(GROWTH_BYTES_MIN);
         let grown = doubled.max(needed).min(self.max);
         if grown > self.buffer.len() {
+            // `resize` alone would take up to twice as much.
+            self.buffer.reserve_exact(grown - self.buffer.len());
             self.buffer.resize(grown, 0);
         }
     }
@@ -139,6 +154,7 @@ mod tests {
         scratch.grow().unwrap();
         scratch.grow().unwrap();
         assert_eq!(scratch.room().len(), 200_000);
+        assert_eq!(scratch.buffer.capacity(), 200_000, "what is taken is bounded as well");
         assert_eq!(scratch.grow(), Err(Failure::Limit { max: 200_000 }));
         scratch.extend(b"abc").unwrap();
         assert_eq!(scratch.reserve(200_000), Err(Failure::Limit { max: 200_000 }));

@@ -6,9 +6,6 @@
 use super::{Failure, Scratch};
 use zstd_safe::{DCtx, get_error_name, is_error_kind, zstd_sys::ZSTD_ErrorCode};
 
-/// How much room a frame gets at first, as a multiple of its own size.
-const FIRST_ROOM_RATIO: usize = 8;
-
 #[derive(Default)]
 pub(super) struct Frames {
     context: Option<DCtx<'static>>,
@@ -25,9 +22,7 @@ impl Frames {
         };
         let length = zstd_safe::find_frame_compressed_size(input).map_err(describe)?;
         let frame = input.get(..length).ok_or_else(|| Failure::cut("a frame"))?;
-        if out.reserve(frame.len().saturating_mul(FIRST_ROOM_RATIO)).is_err() {
-            out.reserve(out.max() - out.length())?;
-        }
+        out.reserve_first(frame.len());
         loop {
             match context.decompress(out.room(), frame) {
                 Ok(written) => {

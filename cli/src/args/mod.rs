@@ -1,5 +1,9 @@
 //! The command line as clap sees it, and the options that it and the configuration file name.
 
+mod bench;
+
+pub(crate) use bench::{BenchArgs, BenchCommand, BenchDecodeArgs, BenchFetchArgs};
+
 use crate::failure::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::{
@@ -23,7 +27,7 @@ pub(crate) struct Common {
     /// Brokers to make contact with; any one of the cluster will do
     #[arg(short, long, global = true, value_name = "HOST:PORT,…")]
     pub(crate) bootstrap_servers: Option<String>,
-    /// A client setting as kafka.NAME=VALUE; in read also any option of Spark's Kafka source; may be repeated
+    /// A client setting as kafka.NAME=VALUE; in read and bench fetch also any option of Spark's Kafka source; may be repeated
     #[arg(short = 'X', long = "option", global = true, value_name = "KEY=VALUE")]
     pub(crate) options: Vec<String>,
     /// A TOML file with the same options; of an option given twice, -X wins over a flag, and a flag over the file
@@ -49,6 +53,8 @@ pub(crate) enum Command {
     Topics(TopicsArgs),
     /// Show what is in a broker's log segments, in raw record batches, or in recorded requests and responses
     Dump(DumpArgs),
+    /// Measure what reading or decoding costs here
+    Bench(BenchArgs),
 }
 
 #[derive(Debug, Args)]
@@ -83,6 +89,11 @@ Examples:
 --where takes the columns key, value, topic, partition, offset, timestamp, timestampType and headers['name'], with \
 = <> < <= > >= LIKE [ESCAPE] IN BETWEEN IS [NOT] NULL AND OR NOT and parentheses; text in single quotes, bytes as X'6869', \
 times as milliseconds or TIMESTAMP '2023-11-14 22:13:20' (UTC).
+
+With --json the totals on standard error have the fields records, valueBytes, hits (records looked at, bytes of their values, and \
+those kept; what the filter passes over before it is fetched or inflated is not looked at), ranges, lostOffsets, committed, \
+wallSeconds, cpuSeconds, peakRssBytes, valueBytesPerSecond and recordsPerSecond (of wall time), cpuSecondsPerGigabyte (a billion \
+value bytes) and allocationsPerRecord, of the whole run. --format none prints these rates also without --json.
 
 Exit codes: 0 done; 1 unknown topic, unreachable broker, unreadable record, failed output or commit; 2 wrong use; \
 3 data loss; 130 interrupted. Nothing is committed before everything was written out.")]

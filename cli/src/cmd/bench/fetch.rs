@@ -1,0 +1,48 @@
+//! `ottla bench fetch`: a bounded read into nothing.
+
+use super::report;
+use crate::{
+    args::{BenchFetchArgs, Common},
+    cmd::{connect, parallelism, parse_filter, until_interrupted},
+    failure::Failure,
+    progress::Bar,
+    table::counted,
+    tell::warn,
+    totals::Totals,
+    usage::Usage,
+};
+use ottla_stream::{NullSink, ReadProgress, ReadSettings, StreamOptions};
+use serde_json::{Map, Value};
+use std::time::Instant;
+
+pub(super) async fn run(common: &Common, args: &BenchFetchArgs) -> Result<(), Failure> {
+    let filter = parse_filter(args.filter.as_deref())?;
+    let options = StreamOptions::from_pairs(common.pairs(Some(&args.source))?)?;
+    options.warnings.iter().for_each(|warning| warn(common.json, warning));
+    if let Some(group) = &options.commit_group {
+        warn(common.json, format_args!("nothing is committed to group '{group}': this only measures"));
+    }
+    let work = async {
+        let client = connect(options.client.clone()).await?;
+        let batch = options.plan(&client).await?;
+        if batch.offset_ranges().next().is_none() {
+            warn(common.json, format_args!("nothing to read: {} matches no topic", options.strategy));
+        }
+        let mut settings = ReadSettings::default();
+        settings.fail_on_data_loss = options.fail_on_data_loss;
+        settings.parallelism = parallelism(common);
+        let progress = ReadProgress::shared();
+        let offsets = batch.offset_ranges().map(|range| range.size().unsigned_abs()).sum();
+        let bar = Bar::follow(progress.clone(), offsets);
+        let (start, before) = (Instant::now(), Usage::now());
+        let processed = batch.process(&client, &filter, &NullSink, &settings, &progress).await?;
+        let totals = Totals::since(start, before, processed.counts());
+        drop(bar);
+        Ok((processed, totals))
+    };
+    let (processed, totals) = until_interrupted(work, || "interrupted".to_owned()).await?;
+    processed.lost().iter().for_each(|lost| warn(common.json, lost));
+    let ranges = processed.ranges().len();
+    let more = Map::from_iter([("ranges".to_owned(), Value::from(ranges))]);
+    report(common.json, &totals, &counted(ranges as u64, "range"), more)
+}
