@@ -39,7 +39,9 @@ fn polls_go_on_with_and_without_a_session_and_over_a_restart() {
         let mut readers = Vec::new();
         // The first by the topic's id, the second by its name.
         for by_id in [true, false] {
-            let config = ClientConfig::from_bootstrap(kafka.bootstrap_servers()).expect("an address");
+            let mut config = ClientConfig::from_bootstrap(kafka.bootstrap_servers()).expect("an address");
+            // As long as a broker may take to start on a busy machine.
+            config.default_api_timeout = Duration::from_secs(300);
             let client = Client::connect(config).await.expect("a broker");
             let topics = client.topics(std::slice::from_ref(&topic)).await.expect("the topic");
             let topic_id = topics[&topic].topic_id.filter(|_| by_id);

@@ -204,13 +204,15 @@ impl Engine {
             return Sent::NoBudget;
         };
         let mut asked = self.choose(key, count, bytes);
+        let polled = self.lanes.get(&key).map_or(0, |lane| lane.session.members());
+        if asked.is_empty() && polled == 0 {
+            return Sent::NothingToAsk;
+        }
         let config = self.client.config();
         let mut limit = config.request_timeout.min(config.default_api_timeout);
         let request = if key.1 == Purpose::Poll {
             limit += config.fetch_max_wait;
             self.poll(key, &mut asked, &connection)
-        } else if asked.is_empty() {
-            return Sent::NothingToAsk;
         } else {
             reservation.resize(self.bound(&asked));
             let all_have_ids = asked.iter().all(|asked| asked.topic_id.is_some());

@@ -370,3 +370,22 @@ async fn a_topic_without_an_id_begins_a_session_by_names() {
     fill(&broker, "without", 0, 1, 10, 0);
     assert_eq!(next(&fetcher).await, (1, 20, 30));
 }
+
+/// Whoever is over before it was polled leaves nothing to ask.
+#[tokio::test]
+async fn nothing_is_polled_when_nobody_is_left() {
+    let broker = start(1).await;
+    topic(&broker, "t", 2, 20);
+    let log = polls(&broker, |_, _, _| Action::Pass);
+    let client = Client::connect(config(&broker.bootstrap_servers())).await.unwrap();
+    let mut targets = at_the_end(&broker, "t", 2);
+    targets[0] = target(&broker, "t", 0, 0, 20);
+    // It is over while the connection for polls is being made.
+    broker.on(ApiKey::ApiVersions, |_| Action::Delay(200 * MS));
+    let fetcher = Fetcher::start(&client, targets);
+    sleep(100 * MS).await;
+    fetcher.finish(1);
+    let _held = timeout(PATIENCE, fetcher.next()).await.unwrap().unwrap().unwrap();
+    sleep(500 * MS).await;
+    assert_eq!(*log.lock().unwrap(), []);
+}
