@@ -249,7 +249,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         for lane in self.lanes.values() {
-            lane.end_session();
+            lane.end_session(self.client.config());
         }
     }
 }
