@@ -2,7 +2,7 @@
 //!
 //! - A partition is in at most one request at a time, and at most two of its answers are held (`partition.rs`).
 //! - Two requests are out to a broker while there is data for both, on one connection; partitions that may have to wait for data share a
-//!   long poll on another.
+//!   long poll on another, which tells the broker only what changed (`session.rs`).
 //! - The next request leaves as soon as an answer's batch headers are read, and before the answer is handed to a reader, whose work
 //!   decoding is.
 //! - Ready partitions queue up, so that each gets its turn however the broker fills its answers.
@@ -253,7 +253,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         for lane in self.lanes.values() {
-            lane.end_session();
+            lane.end_session(self.client.config());
         }
     }
 }

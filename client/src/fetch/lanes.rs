@@ -8,7 +8,7 @@ use super::{
     session::FetchSession,
 };
 use crate::{
-    BrokerName, Error, NodeId,
+    BrokerName, ClientConfig, Error, NodeId,
     broker_pool::Purpose,
     conn::{Connection, Frame},
     retry::{Backoff, pause},
@@ -17,14 +17,11 @@ use ottla_protocol::message::{FetchRequest, FetchResponse};
 use std::{
     collections::{HashSet, VecDeque},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// Requests out to one broker's fetch connection: one being answered while the other's answer is decoded.
 const REQUESTS_MAX: usize = 2;
-
-/// How long the answer to the end of a session may take, before the connection is given up for it: longer than the poll in front.
-const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// A request's end.
 pub(super) struct Outcome {
@@ -103,14 +100,14 @@ impl Lane {
     }
 
     /// Tells the broker that it may forget the session: it keeps only so many, for all its clients. Nobody waits for the answer.
-    pub(super) fn end_session(&self) {
+    pub(super) fn end_session(&self, config: &ClientConfig) {
         if let Some(connection) = self.connection.as_ref().filter(|connection| !connection.is_closed())
             && let Some((session_id, session_epoch)) = self.session.end()
             && let Ok(version) = connection.version::<FetchRequest>(i16::MAX)
         {
             let request = FetchRequest { session_id, session_epoch, ..Default::default() };
-            // If it can't be sent, the broker will find out by itself.
-            let _ = connection.begin(&request, version, END_LIMIT);
+            // A poll may be in front. If it can't be sent, the broker will find out by itself.
+            let _ = connection.begin(&request, version, config.request_timeout + config.fetch_max_wait);
         }
     }
 }
