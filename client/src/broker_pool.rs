@@ -2,7 +2,7 @@
 
 use crate::{
     BrokerAddress, BrokerName, ClientConfig, Error, NodeId,
-    conn::{Connection, FramePool},
+    conn::{Connection, FramePool, ReceiveBuffer},
     retry::{Backoff, pause},
 };
 use std::{
@@ -102,7 +102,9 @@ impl BrokerPool {
         // Noted before the attempt, so that an attempt which the caller gives up counts as well.
         let pause = pause(&mut dialling.backoff);
         dialling.not_before = Some(Instant::now() + pause);
-        let connection = Arc::new(Connection::open(&self.config, name.clone(), self.frames.clone()).await?);
+        let receive_buffer = if purpose == Purpose::Fetch { ReceiveBuffer::Large } else { ReceiveBuffer::System };
+        let frames = self.frames.clone();
+        let connection = Arc::new(Connection::open(&self.config, name.clone(), frames, receive_buffer).await?);
         dialling.backoff.reset();
         dialling.not_before = None;
         *slot(&mut broker.connections(), purpose) = Some(connection.clone());

@@ -8,4 +8,5 @@ mod transport;
 
 pub(crate) use frame_pool::{Frame, FramePool};
 pub(crate) use task::Connection;
+pub(crate) use transport::ReceiveBuffer;
 pub use transport::Resolver;

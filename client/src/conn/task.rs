@@ -1,6 +1,11 @@
 //! The only file that awaits a socket: one task a connection, which owns it and its [`State`], and the handle that others hold.
 
-use super::{Frame, FramePool, frame_reader::FrameReader, state::State, transport::dial};
+use super::{
+    Frame, FramePool,
+    frame_reader::FrameReader,
+    state::State,
+    transport::{ReceiveBuffer, dial},
+};
 use crate::{BrokerName, ClientConfig, ConnectError, Error, RequestError, client::Deadline, throttle::Throttled};
 use bytes::{Buf, BytesMut};
 use ottla_protocol::{
@@ -16,6 +21,7 @@ use tokio::{
     io::AsyncWriteExt,
     net::TcpStream,
     sync::{mpsc, oneshot},
+    task::yield_now,
     time::{sleep_until, timeout},
 };
 
@@ -47,9 +53,14 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Dials `broker` and learns its versions.
-    pub(crate) async fn open(config: &ClientConfig, broker: BrokerName, pool: Arc<FramePool>) -> Result<Self, Error> {
+    pub(crate) async fn open(
+        config: &ClientConfig,
+        broker: BrokerName,
+        pool: Arc<FramePool>,
+        receive_buffer: ReceiveBuffer,
+    ) -> Result<Self, Error> {
         let start = Instant::now();
-        let stream = dial(config, &broker.address)
+        let stream = dial(config, &broker.address, receive_buffer)
             .await
             .map_err(|source| Error::Connect { broker: broker.clone().into(), source })?;
         let (commands, receiver) = mpsc::channel(COMMANDS_MAX);
@@ -266,20 +277,16 @@ async fn pump(
         }
         let muted_until = state.muted_until(Instant::now());
         let wake_at = state.poll_timeout();
+        // In this order: a request that waits leaves before the next answer is read.
         tokio::select! {
-            frame = reader.next(&mut read) => match frame {
-                Ok(Some(frame)) => match state.receive(frame.bytes()) {
-                    // A caller that went away has no use for its answer.
-                    Ok(answer_to) => drop(answer_to.send(Ok(frame))),
-                    Err(error) => return error,
-                },
-                Ok(None) => return RequestError::Closed { on_first_request: state.never_answered() },
-                Err(RequestError::Io { .. }) if state.never_answered() => return RequestError::Closed { on_first_request: true },
-                Err(error) => return error,
-            },
+            biased;
             written = write.write_buf(&mut out), if out.has_remaining() && muted_until.is_none() => {
                 if let Err(error) = written {
                     return error.into();
+                }
+                if !out.has_remaining() {
+                    // Whoever decodes comes before the next answer is read: what was read last is still in the cache.
+                    yield_now().await;
                 }
             }
             // One frame is written before the next is taken, so that what waits is bounded by the channel.
@@ -301,6 +308,20 @@ async fn pump(
                     return error;
                 }
             }
+            frame = reader.next(&mut read) => match frame {
+                Ok(Some(frame)) => {
+                    match state.receive(frame.bytes()) {
+                        // A caller that went away has no use for its answer.
+                        Ok(answer_to) => drop(answer_to.send(Ok(frame))),
+                        Err(error) => return error,
+                    }
+                    // Whoever asked may have more to ask, and that goes before the next answer.
+                    yield_now().await;
+                }
+                Ok(None) => return RequestError::Closed { on_first_request: state.never_answered() },
+                Err(RequestError::Io { .. }) if state.never_answered() => return RequestError::Closed { on_first_request: true },
+                Err(error) => return error,
+            },
         }
     }
 }

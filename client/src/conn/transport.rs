@@ -13,6 +13,19 @@ const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 /// An idle connection is probed after this long, well below the four minutes after which load balancers forget it.
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(60);
 
+/// How much of an answer the system may take from a broker before anybody reads it, unless `receive.buffer.bytes` says. A broker that finds
+/// the buffer full leaves the rest of the transfer to whoever makes room, which is the reading thread.
+const LARGE_RECEIVE_BUFFER_BYTES: usize = 4 << 20;
+
+/// The receive buffer of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ReceiveBuffer {
+    /// As the system thinks best.
+    System,
+    /// For long answers one after the other.
+    Large,
+}
+
 type ResolveFn = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 /// How host names become addresses.
@@ -42,7 +55,11 @@ impl fmt::Debug for Resolver {
 }
 
 /// Connects to the first address of `address` that accepts.
-pub(crate) async fn dial(config: &ClientConfig, address: &BrokerAddress) -> Result<TcpStream, ConnectError> {
+pub(crate) async fn dial(
+    config: &ClientConfig,
+    address: &BrokerAddress,
+    receive_buffer: ReceiveBuffer,
+) -> Result<TcpStream, ConnectError> {
     let deadline = Instant::now() + config.socket_connection_setup_timeout;
     let unresolved = |source| ConnectError::Resolve { host: address.host.clone(), source: Arc::new(source) };
     let timed_out = |attempts| ConnectError::Timeout { after: config.socket_connection_setup_timeout, attempts };
@@ -66,7 +83,7 @@ pub(crate) async fn dial(config: &ClientConfig, address: &BrokerAddress) -> Resu
             () = tokio::time::sleep_until(deadline) => return Err(timed_out(failed)),
         };
         match done {
-            Some(Ok((_, Ok(stream)))) => return Ok(tuned(stream, config)),
+            Some(Ok((_, Ok(stream)))) => return Ok(tuned(stream, config, receive_buffer)),
             Some(Ok((address, Err(error)))) => failed.push((address, Arc::new(error))),
             Some(Err(_)) => {}
             None if waiting.len() == 0 => return Err(ConnectError::Dial { attempts: failed }),
@@ -76,14 +93,23 @@ pub(crate) async fn dial(config: &ClientConfig, address: &BrokerAddress) -> Resu
 }
 
 /// Socket options are wishes: a system that refuses one still has a working socket.
-fn tuned(stream: TcpStream, config: &ClientConfig) -> TcpStream {
+fn tuned(stream: TcpStream, config: &ClientConfig, receive_buffer: ReceiveBuffer) -> TcpStream {
     let _ = stream.set_nodelay(true);
     let socket = socket2::SockRef::from(&stream);
     let _ = socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(KEEP_ALIVE_AFTER));
-    if let Some(bytes) = config.receive_buffer_bytes {
+    let large = || (receive_buffer == ReceiveBuffer::Large).then(large_receive_buffer).flatten();
+    if let Some(bytes) = config.receive_buffer_bytes.or_else(large) {
         let _ = socket.set_recv_buffer_size(bytes);
     }
     stream
+}
+
+/// The large size, if the system grants it. One that grants less would be worse than none: a size that was set is not adapted any more. So
+/// it is tried on a socket of its own.
+fn large_receive_buffer() -> Option<usize> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).ok()?;
+    socket.set_recv_buffer_size(LARGE_RECEIVE_BUFFER_BYTES).ok()?;
+    (socket.recv_buffer_size().ok()? >= LARGE_RECEIVE_BUFFER_BYTES).then_some(LARGE_RECEIVE_BUFFER_BYTES)
 }
 
 #[cfg(test)]
@@ -120,7 +146,7 @@ mod tests {
         for first in [refused, silent] {
             let config = config(vec![first, good]);
             let start = Instant::now();
-            let stream = dial(&config, &config.bootstrap_servers[0]).await.unwrap();
+            let stream = dial(&config, &config.bootstrap_servers[0], ReceiveBuffer::System).await.unwrap();
             assert_eq!(stream.peer_addr().unwrap(), good);
             assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
         }
@@ -132,7 +158,7 @@ mod tests {
         let mut config = config(vec![silent]);
         config.socket_connection_setup_timeout = Duration::from_millis(300);
         let start = Instant::now();
-        let error = dial(&config, &config.bootstrap_servers[0]).await.unwrap_err();
+        let error = dial(&config, &config.bootstrap_servers[0], ReceiveBuffer::System).await.unwrap_err();
         assert!(matches!(error, ConnectError::Timeout { .. }), "{error}");
         assert!(start.elapsed() < Duration::from_millis(600), "{:?}", start.elapsed());
     }
@@ -146,7 +172,7 @@ mod tests {
         let addresses: Vec<SocketAddr> =
             ["127.0.0.1", "127.0.0.2"].map(|ip| format!("{ip}:{port}").parse().unwrap()).to_vec();
         let config = config(addresses);
-        let error = dial(&config, &config.bootstrap_servers[0]).await.unwrap_err().to_string();
+        let error = dial(&config, &config.bootstrap_servers[0], ReceiveBuffer::System).await.unwrap_err().to_string();
         assert!(
             error.contains(&format!("127.0.0.1:{port}")) && error.contains(&format!("127.0.0.2:{port}")),
             "{error}"

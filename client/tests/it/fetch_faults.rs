@@ -213,13 +213,13 @@ async fn nothing_is_sent_while_the_broker_throttles() {
 #[tokio::test]
 async fn a_topic_deleted_while_it_is_read() {
     let broker = Arc::new(start(2).await);
-    topic(&broker, "t", 2, 200);
+    topic(&broker, "t", 2, 600);
     topic(&broker, "other", 1, 200);
     let mut config = small(&broker);
     config.default_api_timeout = Duration::from_secs(2);
     let client = Client::connect(config).await.unwrap();
     let targets =
-        vec![target(&broker, "t", 0, 0, 200), target(&broker, "t", 1, 0, 200), target(&broker, "other", 0, 0, 200)];
+        vec![target(&broker, "t", 0, 0, 600), target(&broker, "t", 1, 0, 600), target(&broker, "other", 0, 0, 200)];
     at_offset(&broker, 60, |broker| broker.delete_topic("t").unwrap());
     let start = Instant::now();
     let backs = read(&client, targets).await;

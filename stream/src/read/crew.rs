@@ -1,8 +1,8 @@
 //! Several threads for one read, one core used well before a second one is.
 //!
-//! The first worker is the caller's own task. When its runtime has hardly had time to wait, another thread starts, with connections of its
-//! own, and takes about half of the ranges; a worker whose ranges are done takes half of another's. A range is with one worker at a time, so
-//! that its records come in order whoever reads them, and no fetched byte ever changes threads.
+//! The first worker is the caller's own task. When it does little but decode, another thread starts, with connections of its own, and takes
+//! about half of the ranges; a worker whose ranges are done takes half of another's. A range is with one worker at a time, so that its
+//! records come in order whoever reads them, and no fetched byte ever changes threads.
 
 use super::{
     ReadProgress, ReadSettings,
@@ -122,13 +122,14 @@ impl<W: RecordWriter> Crew<W> {
                 next = share.next() => next,
                 () = self.stopped() => return Ok(()),
             };
+            let begun = Instant::now();
             match next {
                 Some(Ok(fetch)) => offsets += share.piece(&fetch, self, tools).await?,
                 Some(Err(error)) => share.fetch_failed(error, self)?,
                 None => break,
             }
-            let wanted = self.wanted.load(Ordering::Relaxed) > 0;
-            if wanted || watch.is_busy() {
+            let is_busy = watch.decoded(begun);
+            if is_busy || self.wanted.load(Ordering::Relaxed) > 0 {
                 let a_while = start.elapsed().as_secs_f64() / SHARE_MIN.as_secs_f64();
                 #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "an estimate")]
                 let offsets_min = (offsets as f64 / a_while.max(1.0)) as i64;
@@ -262,30 +263,25 @@ impl<W> Drop for StopOnDrop<W> {
     }
 }
 
-/// How busy this worker's runtime is.
+/// How much of its time a worker decodes.
 struct Watch {
     since: Instant,
-    busy: Duration,
+    decoding: Duration,
 }
 
 impl Watch {
     fn start() -> Self {
-        Self { since: Instant::now(), busy: busy() }
+        Self { since: Instant::now(), decoding: Duration::ZERO }
     }
 
-    /// Whether the runtime had less than a quarter of the last while to wait in. False until a while has passed.
-    fn is_busy(&mut self) -> bool {
+    /// A piece was decoded, from `start` to now. Says whether decoding took most of the last while. False until a while has passed.
+    fn decoded(&mut self, start: Instant) -> bool {
+        self.decoding += start.elapsed();
         let elapsed = self.since.elapsed();
         if elapsed < WATCH {
             return false;
         }
-        let before = std::mem::replace(self, Self::start());
-        self.busy.saturating_sub(before.busy) >= elapsed * 3 / 4
+        let decoding = std::mem::replace(self, Self::start()).decoding;
+        decoding >= elapsed * 2 / 3
     }
-}
-
-/// For how long the threads of this runtime did not wait, all together.
-fn busy() -> Duration {
-    let metrics = tokio::runtime::Handle::current().metrics();
-    (0..metrics.num_workers()).map(|worker| metrics.worker_total_busy_duration(worker)).sum()
 }
