@@ -36,6 +36,53 @@ fn what_waits_to_be_written_is_bounded() {
 }
 
 #[test]
+fn a_batch_larger_than_the_memory_is_read_and_told() {
+    let broker = compressible(8);
+    let run = |memory: &str| {
+        let memory = format!("ottla.memory.bytes={memory}");
+        let args = ["--subscribe", "dense", "--format", "none", "--json", "--parallelism", "2", "-X", &memory];
+        let finished = read(&broker.bootstrap_servers(), &args).run().expect_code(0);
+        let mut told = finished.stderr.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let totals = told.next_back().expect("totals");
+        assert_eq!((totals["records"].as_u64(), totals["valueBytes"].as_u64()), (Some(40_000), Some(8_000_000)));
+        told.map(|told| told["warning"].as_str().expect("a warning").to_owned()).collect::<Vec<_>>()
+    };
+    // Inflated, each has a good megabyte.
+    let warnings = run("500000");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("ottla.memory.bytes=500000"), "{warnings:?}");
+    assert!(run("64000000").is_empty());
+}
+
+#[test]
+fn two_hundred_partitions_take_no_more_memory_than_one() {
+    let broker = Embedded::start(EmbeddedBroker::builder());
+    broker.create_topic("wide", 200, &[]).expect("a topic");
+    // Hard to compress, so that the answers are as large as they may be: 200 MB in all.
+    let mut state = 7_u64;
+    let values: Vec<Vec<u8>> = (0..1_000)
+        .map(|_| {
+            let value = std::iter::repeat_with(|| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 56) as u8
+            });
+            value.take(1_000).collect()
+        })
+        .collect();
+    for codec in [Compression::None, Compression::Zstd] {
+        let batch = batch(codec, values.iter());
+        for partition in 0..200 {
+            broker.append("wide", partition, batch.clone()).expect("appended");
+        }
+        let args = ["--subscribe", "wide", "--format", "none", "--json"];
+        let finished = read(&broker.bootstrap_servers(), &args).run().expect_code(0);
+        let totals: Value = serde_json::from_str(finished.stderr.trim()).expect("totals");
+        let peak = totals["peakRssBytes"].as_u64().expect("a number");
+        assert!(peak < 96 << 20, "{codec}: {peak} bytes at the peak");
+    }
+}
+
+#[test]
 fn an_interrupt_does_not_wait_for_the_decoders() {
     let broker = compressible(400);
     for parallelism in ["1", "2"] {

@@ -36,7 +36,7 @@ pub(crate) struct Common {
     /// Output for programs: JSON on standard output; the totals of a read, and errors, as JSON on standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// How many fetched pieces are decoded at the same time [default: one for each core]
+    /// How many threads read at most; another one starts when those before it do little but decode [default: one for each core]
     #[arg(long, global = true, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) parallelism: Option<u16>,
 }

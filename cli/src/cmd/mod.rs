@@ -12,7 +12,7 @@ use ottla_client::{Client, ClientConfig};
 use ottla_stream::Filter;
 use std::io::Write;
 
-/// How many decoders there are.
+/// How many threads read at most.
 pub(crate) fn parallelism(common: &Common) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     common.parallelism.map_or_else(cores, usize::from)
@@ -49,6 +49,20 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     written.map_err(|error| Failure::failed("SINK_FAILED", format!("writing the output: {error}")))
+}
+
+/// Tells of a batch that took more memory than there was to be.
+pub(crate) fn warn_of_memory(client: &Client, json: bool) {
+    let excess = client.memory_excess_bytes();
+    if excess > 0 {
+        let limit = client.config().memory_bytes;
+        warn(
+            json,
+            format_args!(
+                "a single answer or batch is larger than what was left of ottla.memory.bytes={limit}: {excess} bytes more were held"
+            ),
+        );
+    }
 }
 
 /// Makes contact with the cluster.

@@ -1,6 +1,6 @@
 //! `ottla read`: plan, read, write out, commit; in this order.
 
-use super::{connect, lag::warn_of, parallelism, parse_filter, until_interrupted};
+use super::{connect, lag::warn_of, parallelism, parse_filter, until_interrupted, warn_of_memory};
 use crate::{
     args::{Common, Format, ReadArgs},
     failure::Failure,
@@ -37,6 +37,7 @@ pub(crate) async fn run(common: &Common, args: &ReadArgs) -> Result<(), Failure>
         let processed = process(&client, batch, &filter, args.format, options.include_headers, &settings).await?;
         // Before anything else can fail: a loss is never silent.
         processed.lost().iter().for_each(|lost| warn(common.json, lost));
+        warn_of_memory(&client, common.json);
         let mut committed = None;
         if let Some(group) = group {
             committing.set(true);

@@ -3,7 +3,7 @@
 use super::report;
 use crate::{
     args::{BenchFetchArgs, Common},
-    cmd::{connect, parallelism, parse_filter, until_interrupted},
+    cmd::{connect, parallelism, parse_filter, until_interrupted, warn_of_memory},
     failure::Failure,
     progress::Bar,
     table::counted,
@@ -38,6 +38,7 @@ pub(super) async fn run(common: &Common, args: &BenchFetchArgs) -> Result<(), Fa
         let processed = batch.process(&client, &filter, &NullSink, &settings, &progress).await?;
         let totals = Totals::since(start, before, processed.counts());
         drop(bar);
+        warn_of_memory(&client, common.json);
         Ok((processed, totals))
     };
     let (processed, totals) = until_interrupted(work, || "interrupted".to_owned()).await?;
