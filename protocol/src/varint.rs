@@ -38,6 +38,26 @@ pub fn read_varlong(bytes: &[u8]) -> Option<(i64, usize)> {
     None
 }
 
+/// A zigzag varint of at most three bytes and what follows it, for what has to be quick: lengths up to 1 MiB, times up to 17 minutes apart, a
+/// million records in a batch. `None` for longer ones and where the bytes end: the caller looks again.
+#[inline(always)]
+pub(crate) fn take_short(bytes: &[u8]) -> Option<(i32, &[u8])> {
+    match bytes {
+        [a, rest @ ..] if *a < 0x80 => Some((zigzag(u32::from(*a)), rest)),
+        [a, b, rest @ ..] if *b < 0x80 => Some((zigzag(u32::from(*a & 0x7f) | u32::from(*b) << 7), rest)),
+        [a, b, c, rest @ ..] if *c < 0x80 => {
+            let raw = u32::from(*a & 0x7f) | u32::from(*b & 0x7f) << 7 | u32::from(*c) << 14;
+            Some((zigzag(raw), rest))
+        }
+        _ => None,
+    }
+}
+
+#[inline(always)]
+fn zigzag(raw: u32) -> i32 {
+    (raw >> 1).cast_signed() ^ -(raw & 1).cast_signed()
+}
+
 /// Appends an unsigned 32-bit varint.
 pub fn write_uvarint(out: &mut BytesMut, value: u32) {
     write_raw(out, value.into());

@@ -1,6 +1,6 @@
 //! Record headers (KIP-82), parsed lazily.
 
-use crate::varint::{read_varint, write_varint};
+use crate::varint::{read_varint, take_short, write_varint};
 use bytes::{BufMut, BytesMut};
 
 /// One header of a record. Keys may repeat; the order is the producer's.
@@ -37,6 +37,7 @@ impl<'b> Headers<'b> {
     }
 
     /// The headers in the producer's order.
+    #[inline]
     pub fn iter(&self) -> HeadersIter<'b> {
         HeadersIter { bytes: self.bytes, left: self.count }
     }
@@ -58,9 +59,15 @@ pub struct HeadersIter<'b> {
 }
 
 impl<'b> HeadersIter<'b> {
+    #[inline]
     fn take(&mut self) -> Option<Option<&'b [u8]>> {
-        let (length, used) = read_varint(self.bytes)?;
-        let rest = self.bytes.get(used..)?;
+        let (length, rest) = match take_short(self.bytes) {
+            Some(short) => short,
+            None => {
+                let (length, used) = read_varint(self.bytes)?;
+                (length, self.bytes.get(used..)?)
+            }
+        };
         let Ok(length) = usize::try_from(length) else {
             self.bytes = rest;
             return Some(None);
@@ -73,6 +80,7 @@ impl<'b> HeadersIter<'b> {
 
 impl<'b> Iterator for HeadersIter<'b> {
     type Item = Header<'b>;
+    #[inline]
     fn next(&mut self) -> Option<Header<'b>> {
         self.left = self.left.checked_sub(1)?;
         let key = self.take()??;

@@ -6,7 +6,7 @@
 use super::batch_header::BatchHeader;
 use super::message_set::MessageSet;
 use super::{Headers, Record, TimestampType};
-use crate::varint::{read_varint, read_varlong};
+use crate::varint::{read_varint, read_varlong, take_short};
 use crate::{DecodeError, DecodeErrorKind};
 use std::ops::Range;
 
@@ -298,25 +298,6 @@ fn take_nullable(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
         }
         Err(_) => Some((None, bytes)),
     }
-}
-
-/// A varint of at most three bytes: lengths up to 1 MiB, times up to 17 minutes apart, a million records in a batch.
-#[inline(always)]
-fn take_short(bytes: &[u8]) -> Option<(i32, &[u8])> {
-    match bytes {
-        [a, rest @ ..] if *a < 0x80 => Some((zigzag(u32::from(*a)), rest)),
-        [a, b, rest @ ..] if *b < 0x80 => Some((zigzag(u32::from(*a & 0x7f) | u32::from(*b) << 7), rest)),
-        [a, b, c, rest @ ..] if *c < 0x80 => {
-            let raw = u32::from(*a & 0x7f) | u32::from(*b & 0x7f) << 7 | u32::from(*c) << 14;
-            Some((zigzag(raw), rest))
-        }
-        _ => None,
-    }
-}
-
-#[inline(always)]
-fn zigzag(raw: u32) -> i32 {
-    (raw >> 1).cast_signed() ^ -(raw & 1).cast_signed()
 }
 
 /// Parses a record a field at a time and says what is wrong with it. The record's own length bounds every field.

@@ -1,7 +1,7 @@
 //! A filter for the records of one partition: what runs for every record.
 
 use super::compare::CompareOp;
-use super::leaf::{BytesTest, InList};
+use super::leaf::{BytesTest, InList, equal};
 use super::node::Closure;
 use super::truth::Truth;
 use ottla_protocol::record::{Headers, Record, TimestampType};
@@ -87,10 +87,19 @@ impl BoundFilter {
 impl BoundNode {
     fn holds(&self, record: &Record<'_>) -> bool {
         match self {
+            Self::All(nodes) => nodes.iter().all(|node| node.leaf_holds(record)),
+            Self::Any(nodes) => nodes.iter().any(|node| node.leaf_holds(record)),
+            leaf => leaf.leaf_holds(record),
+        }
+    }
+
+    /// The same, without a call for a leaf: most filters are a list of those.
+    #[inline(always)]
+    fn leaf_holds(&self, record: &Record<'_>) -> bool {
+        match self {
             Self::Always => true,
             Self::Never => false,
-            Self::All(nodes) => nodes.iter().all(|node| node.holds(record)),
-            Self::Any(nodes) => nodes.iter().any(|node| node.holds(record)),
+            Self::All(_) | Self::Any(_) => self.holds(record),
             Self::Bytes { column, test, wanted } => test.truth(column.of(record)) == *wanted,
             Self::Header { key, test, wanted } => header_truth(record.headers, key, test) == *wanted,
             Self::Compare { column, op, literal } => op.holds(column.of(record).cmp(literal)),
@@ -131,8 +140,8 @@ impl RecordInt {
 /// What a test says of a header key that may occur any number of times: true if it is for one occurrence; else unknown if it is for one,
 /// or if there is none; else false. IS NULL is true if no occurrence has a value.
 fn header_truth(headers: Headers<'_>, key: &str, test: &BytesTest) -> Truth {
-    let mut values = headers.iter().filter(|header| header.key == key.as_bytes()).map(|header| header.value);
-    if *test == BytesTest::IsNull {
+    let mut values = headers.iter().filter(|header| equal(header.key, key.as_bytes())).map(|header| header.value);
+    if matches!(test, BytesTest::IsNull) {
         return Truth::from(values.all(|value| value.is_none()));
     }
     let mut truth = None;

@@ -17,14 +17,36 @@ pub(super) enum BytesTest {
     IsNull,
 }
 
+/// Whether two byte strings are the same. Without a call for the short ones that keys and headers are, and from the end: ids differ there.
+#[inline]
+pub(super) fn equal(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    if let (Some(a_end), Some(b_end)) = (a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        return a_end == b_end && a.first_chunk::<8>() == b.first_chunk::<8>() && (a.len() <= 16 || a == b);
+    }
+    if let (Some(a_end), Some(b_end)) = (a.last_chunk::<4>(), b.last_chunk::<4>()) {
+        return a_end == b_end && a.first_chunk::<4>() == b.first_chunk::<4>();
+    }
+    a.iter().eq(b)
+}
+
 impl BytesTest {
+    #[inline(always)]
     pub(super) fn truth(&self, column: Option<&[u8]>) -> Truth {
         let Some(bytes) = column else {
-            return if *self == Self::IsNull { Truth::True } else { Truth::Unknown };
+            return if matches!(self, Self::IsNull) { Truth::True } else { Truth::Unknown };
         };
         match self {
-            Self::Compare(CompareOp::Eq, literal) => Truth::from(bytes == &**literal),
-            Self::Compare(CompareOp::Ne, literal) => Truth::from(bytes != &**literal),
+            Self::Compare(CompareOp::Eq, literal) => Truth::from(equal(bytes, literal)),
+            test => test.truth_of(bytes),
+        }
+    }
+
+    fn truth_of(&self, bytes: &[u8]) -> Truth {
+        match self {
+            Self::Compare(CompareOp::Ne, literal) => Truth::from(!equal(bytes, literal)),
             Self::Compare(op, literal) => Truth::from(op.holds(bytes.cmp(literal))),
             Self::Between(low, high) => Truth::from(&**low <= bytes && bytes <= &**high),
             Self::In(list) => list.truth(|item| (**item).cmp(bytes)),
@@ -79,6 +101,28 @@ impl<T: Ord> InList<T> {
             Ok(_) => Truth::True,
             Err(_) if self.has_null => Truth::Unknown,
             Err(_) => Truth::False,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn equal_is_what_slices_say(a in proptest::collection::vec(0u8..3, 0..40), change in any::<Option<(prop::sample::Index, u8)>>()) {
+            let mut b = a.clone();
+            prop_assert!(equal(&a, &b));
+            match change {
+                Some((at, byte)) if !b.is_empty() => {
+                    let at = at.index(b.len());
+                    b[at] = byte;
+                }
+                _ => b.push(0),
+            }
+            prop_assert_eq!(equal(&a, &b), a == b);
         }
     }
 }
