@@ -282,6 +282,6 @@ impl Watch {
             return false;
         }
         let decoding = std::mem::replace(self, Self::start()).decoding;
-        decoding >= elapsed * 2 / 3
+        decoding >= elapsed * 4 / 5
     }
 }

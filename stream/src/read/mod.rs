@@ -203,6 +203,7 @@ fn readers(
             leader_epoch: None,
             counts: RangeCounts::default(),
             prefilter: Prefilter::new(&wanted.filter),
+            keeps_much: false,
             timestamp_min: wanted.filter.timestamp_lower_bound(),
             filter: wanted.filter,
             hits_max,

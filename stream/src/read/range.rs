@@ -35,6 +35,9 @@ impl RangeCounts {
     }
 }
 
+/// More than one record in so many kept is much.
+const KEEPS_MUCH: u64 = 4;
+
 /// What became of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
@@ -63,6 +66,8 @@ pub(super) struct RangeReader {
     pub(super) counts: RangeCounts,
     pub(super) filter: BoundFilter,
     pub(super) prefilter: Option<Prefilter>,
+    /// Whether the filter kept so much of the last batch that a search before it would be in vain.
+    pub(super) keeps_much: bool,
     /// Batches whose latest record is earlier hold nothing that the filter keeps; milliseconds since the epoch.
     pub(super) timestamp_min: Option<i64>,
     /// After so many hits the range ends.
@@ -173,9 +178,10 @@ impl RangeReader {
         let header = batch.header();
         let records = header.records(section).map_err(|error| batch.error(error))?;
         // Out of the struct for the time of the loop, which changes the rest of it.
-        let prefilter = self.prefilter.take();
+        let (prefilter, before) = (self.prefilter.take(), self.counts);
+        let searches = header.magic == 2 && !self.keeps_much && Prefilter::pays_for(section, header.records_count);
         let result = match &prefilter {
-            Some(prefilter) if header.magic == 2 && Prefilter::pays_for(section, header.records_count) => {
+            Some(prefilter) if searches => {
                 let mut hits = prefilter.hits(section);
                 if header.base_offset >= self.position && header.last_offset() < self.until {
                     self.read_hits(batch, records, write, &mut hits)
@@ -186,6 +192,8 @@ impl RangeReader {
             _ => self.read_records(batch, records, write, |_| true),
         };
         self.prefilter = prefilter;
+        let (seen, kept) = (self.counts.records - before.records, self.counts.hits - before.hits);
+        self.keeps_much = kept > seen / KEEPS_MUCH;
         result
     }
 
@@ -319,6 +327,7 @@ mod tests {
             leader_epoch: None,
             counts: RangeCounts::default(),
             prefilter: Prefilter::new(&filter).filter(|_| fast),
+            keeps_much: false,
             timestamp_min: filter.timestamp_lower_bound().filter(|_| fast),
             filter,
             hits_max: u64::MAX,
