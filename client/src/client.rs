@@ -6,7 +6,7 @@ use crate::{
     cluster::Cluster,
     config::BOOTSTRAP_TIMEOUT,
     conn::{Connection, FramePool},
-    fetch::{Budget, Reservation, Room},
+    fetch::{Budget, BudgetHeld, Reservation, Room},
     metadata::TopicSelection,
     retry::Backoff,
 };
@@ -63,7 +63,8 @@ impl Client {
     }
 
     /// This client for another thread with a runtime of its own: the same metadata and the same byte budget, but connections and buffers
-    /// that no other thread touches.
+    /// that no other thread touches. A clone would do, but its connections belong to the runtime that made them: its bytes would be read on
+    /// that one's threads, and it would end with it.
     #[must_use]
     pub fn for_thread(&self) -> Self {
         let config = self.shared.config.clone();
@@ -87,8 +88,21 @@ impl Client {
         self.shared.budget.keep(bytes)
     }
 
-    /// By how many bytes `ottla.memory.bytes` was exceeded at the worst time so far: one answer or batch may be larger than what is left of
-    /// the budget, or than all of it.
+    /// Whether what is kept has filled the budget, so that nothing more should be read before some of it is dropped.
+    ///
+    /// # Errors
+    /// It has.
+    pub fn check_kept(&self) -> std::result::Result<(), BudgetHeld> {
+        self.shared.budget.overfull_with_kept().map_or(Ok(()), Err)
+    }
+
+    /// Waits until `bytes` more would fit into the budget, or nothing is kept: after [`BudgetHeld`], with what that needs.
+    pub async fn room_for(&self, bytes: usize) {
+        self.shared.budget.room_for(bytes).await;
+    }
+
+    /// By how many bytes `ottla.memory.bytes` was exceeded at the worst time in this client's life: one answer or batch may be larger than what
+    /// is left of the budget, or than all of it, and every reader may have one answer however little is left.
     pub fn memory_excess_bytes(&self) -> usize {
         self.shared.budget.excess()
     }

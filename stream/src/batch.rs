@@ -63,10 +63,13 @@ impl PlannedBatch {
     /// to await something for each. Of `settings`, `parallelism` and `records_max` are for `process` only. Must be called within a tokio
     /// runtime.
     ///
+    /// # Errors
+    /// [`DataLoss`](crate::Error::DataLoss): records of a range were deleted since it was planned.
+    ///
     /// ```no_run
     /// # async fn example(batch: ottla_stream::PlannedBatch, client: ottla_stream::Client) -> ottla_stream::Result<()> {
     /// # use ottla_stream::{Filter, ReadSettings};
-    /// let mut reader = batch.read(&client, &Filter::always(), &ReadSettings::default()).await;
+    /// let mut reader = batch.read(&client, &Filter::always(), &ReadSettings::default()).await?;
     /// let mut kept = Vec::new();
     /// while let Some(mut batch) = reader.next().await? {
     ///     if batch.header().records_count > 100 {
@@ -79,7 +82,7 @@ impl PlannedBatch {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn read(self, client: &Client, filter: &Filter, settings: &ReadSettings) -> BatchReader {
+    pub async fn read(self, client: &Client, filter: &Filter, settings: &ReadSettings) -> Result<BatchReader> {
         BatchReader::start(client, self, filter, settings).await
     }
 

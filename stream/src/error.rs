@@ -113,10 +113,19 @@ pub enum ReadErrorKind {
     Batch(#[from] BatchError),
     /// Nothing to read, or nobody to read from.
     #[error(transparent)]
-    Fetch(#[from] FetchErrorKind),
+    Fetch(FetchErrorKind),
     /// Only bytes that the user keeps are in the way. Nothing is lost: after some are dropped, the read goes on.
     #[error(transparent)]
     BudgetHeld(#[from] BudgetHeld),
+}
+
+impl From<FetchErrorKind> for ReadErrorKind {
+    fn from(kind: FetchErrorKind) -> Self {
+        match kind {
+            FetchErrorKind::BudgetHeld(held) => Self::BudgetHeld(held),
+            kind => Self::Fetch(kind),
+        }
+    }
 }
 
 /// The output failed.

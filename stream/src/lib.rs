@@ -11,6 +11,7 @@
 //! - [`StreamOptions::from_pairs`] takes Spark's option names; [`StreamOptions::plan`] asks the cluster and resolves them to numbers.
 //! - [`PlannedBatch::process`] reads all ranges side by side and hands what a [`Filter`] keeps to a [`Sink`]: [`LineSink`] prints lines,
 //!   [`NullSink`] only counts, and one's own is two small traits.
+//!   [`PlannedBatch::read`] gives record batches one after the other instead, to look at or to keep.
 //! - [`ProcessedBatch::commit`] commits the end of every partition of the plan, whatever the filter kept.
 //!
 //! ```no_run
@@ -53,8 +54,8 @@ pub use error::{DataLoss, Error, LossKind, LostRange, ReadError, ReadErrorKind, 
 pub use filter::{BoundFilter, BytesColumn, Filter, IntColumn, LikeError, WhereError};
 pub use offset::{OffsetRange, OffsetRangeLimit, PartitionTimestamps, SourceOffset};
 pub use options::{OptionError, StartingOffsetsByTimestampStrategy, StreamOptions, client_config};
-pub use ottla_client::{Client, TopicPartition};
-pub use ottla_protocol::record::{Header, Headers, Record, TimestampType};
+pub use ottla_client::{BudgetHeld, Client, FetchErrorKind, TopicPartition};
+pub use ottla_protocol::record::{BatchError, BatchHeader, Header, Headers, Record, TimestampType};
 pub use read::{BatchReader, KeptBatch, RangeCounts, RangeOutcome, ReadBatch, ReadProgress, ReadSettings};
 pub use sink::{JsonRow, LineFormat, LineSink, NullSink, RecordWriter, Sink};
 pub use strategy::ConsumerStrategy;

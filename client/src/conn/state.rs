@@ -72,6 +72,14 @@ impl<T> State<T> {
         }
     }
 
+    /// Time in which nobody looked at the socket (the machine slept, the thread was busy) is no time that the broker took: an answer may lie
+    /// there already. Every request gets it back.
+    pub(crate) fn overslept(&mut self, duration: Duration) {
+        for request in &mut self.in_flight {
+            request.deadline += duration;
+        }
+    }
+
     /// The broker has muted this connection for `duration` (KIP-219): nothing is sent until then.
     pub(crate) fn throttle(&mut self, now: Instant, duration: Duration) {
         let until = now + duration;
@@ -132,6 +140,16 @@ mod tests {
         assert!(matches!(state.handle_timeout(start + S * 30), Err(RequestError::Timeout { .. })));
         state.send(start, S * 2, ());
         assert_eq!(state.poll_timeout(), Some(start + S * 2), "a shorter limit behind a long poll");
+    }
+
+    #[test]
+    fn time_that_was_overslept_is_given_back() {
+        let start = Instant::now();
+        let mut state = State::new();
+        state.send(start, S, ());
+        state.overslept(S * 60);
+        assert!(state.handle_timeout(start + S * 60).is_ok());
+        assert!(state.handle_timeout(start + S * 61).is_err());
     }
 
     #[test]

@@ -28,6 +28,9 @@ use tokio::{
 /// Requests that may wait for the task to write them; a caller with one more waits, which is the back-pressure.
 const COMMANDS_MAX: usize = 64;
 
+/// A deadline that is noticed so much too late was overslept.
+const OVERSLEPT: Duration = Duration::from_millis(500);
+
 type AnswerTo = oneshot::Sender<Result<Frame, RequestError>>;
 /// Where the answer to a request will come out.
 pub(crate) type PendingAnswer = oneshot::Receiver<Result<Frame, RequestError>>;
@@ -277,7 +280,7 @@ async fn pump(
         }
         let muted_until = state.muted_until(Instant::now());
         let wake_at = state.poll_timeout();
-        // In this order: a request that waits leaves before the next answer is read.
+        // In this order: a request that waits leaves before the next answer is read, and an answer that is there is in time.
         tokio::select! {
             biased;
             written = write.write_buf(&mut out), if out.has_remaining() && muted_until.is_none() => {
@@ -303,11 +306,6 @@ async fn pump(
             },
             Some(duration) = throttles.recv() => state.throttle(Instant::now(), duration),
             () = async { sleep_until(muted_until.unwrap_or_else(Instant::now).into()).await }, if muted_until.is_some() => {}
-            () = async { sleep_until(wake_at.unwrap_or_else(Instant::now).into()).await }, if wake_at.is_some() => {
-                if let Err(error) = state.handle_timeout(Instant::now()) {
-                    return error;
-                }
-            }
             frame = reader.next(&mut read) => match frame {
                 Ok(Some(frame)) => {
                     match state.receive(frame.bytes()) {
@@ -322,6 +320,15 @@ async fn pump(
                 Err(RequestError::Io { .. }) if state.never_answered() => return RequestError::Closed { on_first_request: true },
                 Err(error) => return error,
             },
+            () = async { sleep_until(wake_at.unwrap_or_else(Instant::now).into()).await }, if wake_at.is_some() => {
+                let now = Instant::now();
+                let late = wake_at.map_or(Duration::ZERO, |wake_at| now.saturating_duration_since(wake_at));
+                if late >= OVERSLEPT {
+                    state.overslept(late);
+                } else if let Err(error) = state.handle_timeout(now) {
+                    return error;
+                }
+            }
         }
     }
 }

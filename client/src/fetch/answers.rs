@@ -73,7 +73,7 @@ impl Engine {
     }
 
     fn answered(&mut self, key: LaneKey, asked: Vec<Asked>, answered: Answered, sent_at: Instant) {
-        let Answered { frame, response, version, mut reservation, broker } = answered;
+        let Answered { frame, response, version, mut reservation, outstanding, broker } = answered;
         if !response.error_code.is_none() {
             for asked in &asked {
                 self.partition_error(asked, response.error_code, &broker, None, sent_at);
@@ -88,7 +88,7 @@ impl Engine {
                 Some((node.node_id, BrokerAddress { host: node.host.clone(), port: u16::try_from(node.port).ok()? }))
             })
             .collect();
-        let frame = Arc::new(HeldFrame { _frame: frame, _reservation: reservation });
+        let frame = Arc::new(HeldFrame { _frame: frame, _reservation: reservation, _outstanding: outstanding });
         let answers = match self.lanes.get_mut(&key).filter(|_| key.1 == Purpose::Poll) {
             Some(lane) => lane.session.answered(response.session_id, response.responses),
             None => assign(asked, response.responses, version > NAMES_UNTIL),

@@ -5,8 +5,14 @@
 //! larger one. So one batch of any size gets through, and nobody who waits holds what another one waits for. Bytes that the user keeps count
 //! too: where only they are in the way, nothing will change by waiting, and the reader is told so.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 use tokio::sync::Notify;
+
+/// How long a decoder waits for another one's large room.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A byte budget, shared by all fetchers of a client.
 #[derive(Debug)]
@@ -47,7 +53,7 @@ enum Admission {
     Held,
 }
 
-/// Only bytes that the user keeps are in the way of the next ones.
+/// Only bytes that the user keeps ([`Client::keep_bytes`](crate::Client::keep_bytes)) are in the way of the next ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{kept} bytes of kept batches leave no room for {needed} more within ottla.memory.bytes={limit}; drop some, and go on"
@@ -55,7 +61,7 @@ enum Admission {
 pub struct BudgetHeld {
     /// Bytes of kept batches.
     pub kept: usize,
-    /// Bytes that are needed to go on.
+    /// Bytes that are needed to go on: [`Client::room_for`](crate::Client::room_for) waits for them. 0 when the budget is full already.
     pub needed: usize,
     /// The budget.
     pub limit: usize,
@@ -99,22 +105,23 @@ impl Budget {
         }
     }
 
-    fn admits_wire(&self, held: &Held, bytes: usize) -> Admission {
+    /// `alone` is a fetcher with no request out and no answer held. It always gets one answer: what is in its way may be the answers of a
+    /// reader that nobody asks any more, or one that waits for this one.
+    fn admits_wire(&self, held: &Held, bytes: usize, alone: bool) -> Admission {
         let fits = held.all().saturating_add(bytes) <= self.limit
             && held.wire.saturating_add(bytes) <= self.wire_limit().max(1);
         match held {
             _ if fits => Admission::Now,
-            // One answer larger than the whole budget must be readable.
-            Held { wire: 0, kept: 0, .. } => Admission::Now,
-            Held { wire: 0, large: 0, .. } => Admission::Held,
+            Held { kept: 0, .. } if alone => Admission::Now,
+            Held { large: 0, .. } if alone => Admission::Held,
             _ => Admission::Later,
         }
     }
 
     /// Reserves `bytes` for an answer, if they may be held now.
-    pub(crate) fn try_reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
+    pub(crate) fn try_reserve(self: &Arc<Self>, bytes: usize, alone: bool) -> Option<Reservation> {
         let mut held = self.held();
-        if self.admits_wire(&held, bytes) != Admission::Now {
+        if self.admits_wire(&held, bytes, alone) != Admission::Now {
             return None;
         }
         held.wire = held.wire.saturating_add(bytes);
@@ -122,14 +129,36 @@ impl Budget {
         Some(Reservation { budget: self.clone(), held_for: Use::Wire, bytes })
     }
 
-    /// Whether waiting for `bytes` of an answer is in vain.
+    /// Whether a fetcher that is alone waits for `bytes` of an answer in vain.
     pub(crate) fn held_by_user(&self, bytes: usize) -> Option<BudgetHeld> {
         let held = self.held();
-        (self.admits_wire(&held, bytes) == Admission::Held).then(|| self.report(&held, bytes))
+        (self.admits_wire(&held, bytes, true) == Admission::Held).then(|| self.report(&held, bytes))
     }
 
     fn report(&self, held: &Held, needed: usize) -> BudgetHeld {
         BudgetHeld { kept: held.kept, needed, limit: self.limit }
+    }
+
+    /// Whether what the user keeps has filled the budget.
+    pub(crate) fn overfull_with_kept(&self) -> Option<BudgetHeld> {
+        let held = self.held();
+        (held.kept > 0 && held.all() > self.limit).then(|| self.report(&held, 0))
+    }
+
+    /// Waits until `bytes` would fit, or nothing is kept any more.
+    pub(crate) async fn room_for(&self, bytes: usize) {
+        loop {
+            let released = self.released();
+            tokio::pin!(released);
+            released.as_mut().enable();
+            {
+                let held = self.held();
+                if held.kept == 0 || held.all().saturating_add(bytes) <= self.limit {
+                    return;
+                }
+            }
+            released.await;
+        }
     }
 
     /// Counts bytes that the user keeps from now on. They are there already, so there is nothing to wait for.
@@ -160,7 +189,8 @@ impl Use {
     }
 }
 
-/// Bytes of the budget that are held until this is dropped.
+/// Bytes of the budget that are held until this is dropped: from [`Client::keep_bytes`](crate::Client::keep_bytes), for bytes that
+/// somebody keeps longer than the reader that fetched them does.
 #[derive(Debug)]
 pub struct Reservation {
     budget: Arc<Budget>,
@@ -185,7 +215,9 @@ impl Drop for Reservation {
     }
 }
 
-/// A decoder's room for inflated bytes.
+/// A decoder's room for inflated bytes, from [`Client::room`](crate::Client::room). Its base is the decoder's at all times, and counted in the budget
+/// at all times. For a batch that inflates to more, the decoder frees its scratch and waits with [`grow_to`](Self::grow_to); when the batch is
+/// done it frees what is above the base, and then says so with [`give_back`](Self::give_back).
 #[derive(Debug)]
 pub struct Room {
     budget: Arc<Budget>,
@@ -196,10 +228,14 @@ pub struct Room {
 }
 
 impl Room {
-    /// The room of one of `decoders` decoders: an eighth of the budget is for all of them.
+    /// The room of one of `decoders` decoders: an eighth of the budget is for all of them. Of all such, a quarter of the budget is taken: who
+    /// comes later has nothing at all times.
     pub(crate) fn new(budget: &Arc<Budget>, decoders: usize) -> Self {
-        let base = budget.limit / 8 / decoders.max(1);
-        budget.change(|held| held.rooms += base);
+        let mut base = budget.limit / 8 / decoders.max(1);
+        budget.change(|held| {
+            base = base.min((budget.limit / 4).saturating_sub(held.rooms));
+            held.rooms += base;
+        });
         Self { budget: budget.clone(), base, large: 0 }
     }
 
@@ -218,32 +254,44 @@ impl Room {
         self.base
     }
 
-    /// Waits for room for `bytes` in all, after giving back what it has beyond its base: what was inflated is no use any more.
+    /// Waits for room for `bytes` in all, or for what is left of the budget if that is more than `too_little`, after giving back what it has
+    /// beyond its base: what was inflated is no use any more. After [`PATIENCE`] it takes the room and exceeds the budget: whoever has the
+    /// other large room may be a reader that nobody asks any more. Cancel safe: the room is the base then.
     ///
     /// # Errors
     /// Only bytes that the user keeps are in the way.
-    pub async fn grow_to(&mut self, bytes: usize) -> Result<(), BudgetHeld> {
+    pub async fn grow_to(&mut self, bytes: usize, too_little: usize) -> Result<(), BudgetHeld> {
         self.give_back();
         let budget = self.budget.clone();
         let wanted = bytes.saturating_sub(self.base);
+        let mut patience = std::pin::pin!(tokio::time::sleep(PATIENCE));
+        let mut is_patient = true;
         loop {
             let released = budget.released();
             tokio::pin!(released);
             released.as_mut().enable();
             {
                 let mut held = budget.held();
-                let fits = held.all().saturating_add(wanted) <= budget.limit;
-                if fits || (held.large == 0 && held.kept == 0) {
-                    held.large += wanted;
+                let left = budget.limit.saturating_sub(held.all());
+                let granted = if wanted <= left || (held.kept == 0 && (held.large == 0 || !is_patient)) {
+                    Some(wanted)
+                } else {
+                    Some(left).filter(|left| left.saturating_add(self.base) > too_little)
+                };
+                if let Some(granted) = granted {
+                    held.large += granted;
                     held.peak = held.peak.max(held.all());
-                    self.large = wanted;
+                    self.large = granted;
                     return Ok(());
                 }
-                if held.large == 0 {
+                if held.large == 0 || !is_patient {
                     return Err(budget.report(&held, wanted));
                 }
             }
-            released.await;
+            tokio::select! {
+                () = released => {}
+                () = &mut patience, if is_patient => is_patient = false,
+            }
         }
     }
 
@@ -266,7 +314,7 @@ impl Drop for Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{task::Poll, time::Duration};
+    use std::task::Poll;
 
     fn budget(limit: usize) -> Arc<Budget> {
         Arc::new(Budget::new(limit))
@@ -275,31 +323,31 @@ mod tests {
     #[test]
     fn answers_get_half_and_one_of_any_size_is_admitted() {
         let budget = budget(200);
-        let first = budget.try_reserve(60).unwrap();
-        assert!(budget.try_reserve(50).is_none());
-        let second = budget.try_reserve(40).unwrap();
+        let first = budget.try_reserve(60, false).unwrap();
+        assert!(budget.try_reserve(50, false).is_none());
+        let second = budget.try_reserve(40, false).unwrap();
         drop((first, second));
         assert_eq!(budget.used(), 0);
-        let mut huge = budget.try_reserve(1000).expect("nothing else is held");
-        assert!(budget.try_reserve(1).is_none());
+        let mut huge = budget.try_reserve(1000, true).expect("nothing else is held");
+        assert!(budget.try_reserve(1, false).is_none());
         assert_eq!(budget.excess(), 800);
         huge.resize(10);
-        assert!(budget.try_reserve(90).is_some());
+        assert!(budget.try_reserve(90, false).is_some());
     }
 
     #[test]
     fn only_what_the_user_keeps_is_reported() {
         let budget = budget(200);
         let kept = budget.keep(150);
-        let wire = budget.try_reserve(20).expect("it fits beside what is kept");
-        assert!(budget.try_reserve(60).is_none());
-        assert_eq!(budget.held_by_user(60), None, "the other answer will give its bytes back");
+        let wire = budget.try_reserve(20, false).expect("it fits beside what is kept");
+        assert!(budget.try_reserve(60, false).is_none());
+        assert!(budget.try_reserve(60, true).is_none());
         drop(wire);
         assert_eq!(budget.held_by_user(60), Some(BudgetHeld { kept: 150, needed: 60, limit: 200 }));
-        assert!(budget.try_reserve(60).is_none());
+        assert!(budget.try_reserve(60, false).is_none());
         drop(kept);
         assert_eq!(budget.held_by_user(60), None);
-        assert!(budget.try_reserve(60).is_some());
+        assert!(budget.try_reserve(60, false).is_some());
     }
 
     #[tokio::test]
@@ -307,11 +355,11 @@ mod tests {
         let budget = budget(800);
         let (mut a, mut b) = (Room::new(&budget, 2), Room::new(&budget, 2));
         assert_eq!((a.bytes(), budget.used()), (50, 100));
-        let _wire = budget.try_reserve(400).unwrap();
-        a.grow_to(250).await.unwrap();
+        let _wire = budget.try_reserve(400, false).unwrap();
+        a.grow_to(250, 0).await.unwrap();
         assert_eq!(budget.excess(), 0);
         {
-            let mut wait = Box::pin(b.grow_to(1050));
+            let mut wait = Box::pin(b.grow_to(1050, 1000));
             assert!(poll(wait.as_mut()).is_pending(), "another large batch is there");
             a.give_back();
             tokio::time::timeout(Duration::from_secs(5), wait).await.unwrap().unwrap();
@@ -319,7 +367,7 @@ mod tests {
         assert_eq!((b.bytes(), budget.excess()), (1050, 700));
         // Whoever waits has given back what it had: no two of them hold what the other one needs.
         let mut c = Room::new(&budget, 2);
-        let mut wait = Box::pin(c.grow_to(100));
+        let mut wait = Box::pin(c.grow_to(100, 50));
         assert!(poll(wait.as_mut()).is_pending());
         drop(b);
         tokio::time::timeout(Duration::from_secs(5), wait).await.unwrap().unwrap();
@@ -330,10 +378,10 @@ mod tests {
         let budget = budget(800);
         let mut room = Room::new(&budget, 1);
         let kept = budget.keep(700);
-        let held = room.grow_to(300).await.unwrap_err();
+        let held = room.grow_to(300, 299).await.unwrap_err();
         assert_eq!(held, BudgetHeld { kept: 700, needed: 200, limit: 800 });
         drop(kept);
-        room.grow_to(300).await.unwrap();
+        room.grow_to(300, 299).await.unwrap();
     }
 
     fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {

@@ -10,9 +10,10 @@ use tokio::sync::mpsc::UnboundedSender;
 /// A response's frame and the budget it holds, shared by the partitions in it.
 #[derive(Debug)]
 pub(super) struct HeldFrame {
-    /// Both are held for their `Drop`.
+    /// All are held for their `Drop`.
     pub(super) _frame: Frame,
     pub(super) _reservation: Reservation,
+    pub(super) _outstanding: Arc<()>,
 }
 
 /// Batches of one partition as they came. While this lives, nothing else of its target is handed out, so that a target's batches are

@@ -47,6 +47,8 @@ pub(super) struct Engine {
     pub(super) lanes: BTreeMap<LaneKey, Lane>,
     /// The lane whose request waits for budget, and is the next to get some.
     pub(super) starved: Option<LaneKey>,
+    /// Held by each request that is out and each answer that somebody has.
+    pub(super) outstanding: Arc<()>,
     /// Whom to tell when only kept bytes are in its way.
     pub(super) blocked: Arc<Blocked>,
     pub(super) routing: Routing,
@@ -96,6 +98,7 @@ impl Engine {
             client,
             lanes: BTreeMap::new(),
             starved: None,
+            outstanding: Arc::default(),
             blocked,
             routing,
             wake: BinaryHeap::new(),

@@ -37,6 +37,7 @@ pub(super) struct Answered {
     pub(super) response: FetchResponse,
     pub(super) version: i16,
     pub(super) reservation: Reservation,
+    pub(super) outstanding: Arc<()>,
     pub(super) broker: BrokerName,
 }
 
@@ -196,8 +197,11 @@ impl Engine {
         let Some((count, bytes)) = self.lanes.get(&key).map(|lane| self.request_size(lane)) else {
             return Sent::NothingToAsk;
         };
-        let Some(mut reservation) = self.budget.try_reserve(bytes) else {
-            self.note_blocked(key, bytes);
+        let alone = Arc::strong_count(&self.outstanding) == 1;
+        let Some(mut reservation) = self.budget.try_reserve(bytes, alone) else {
+            if alone {
+                self.note_blocked(key, bytes);
+            }
             return Sent::NoBudget;
         };
         let mut asked = self.choose(key, count, bytes);
@@ -220,14 +224,15 @@ impl Engine {
         if let Some(lane) = self.lanes.get_mut(&key) {
             lane.requests += 1;
         }
-        let sent_at = Instant::now();
+        let (sent_at, outstanding) = (Instant::now(), self.outstanding.clone());
         self.tasks.spawn(async move {
             let answered = async {
                 let (version, answer) = begun?;
                 let frame = connection.answer::<FetchRequest>(version, answer).await?;
                 let response = connection.decode::<FetchRequest>(version, &frame)?;
                 connection.throttle(response.throttle_time_ms);
-                Ok(Answered { frame, response, version, reservation, broker: connection.broker().clone() })
+                let broker = connection.broker().clone();
+                Ok(Answered { frame, response, version, reservation, outstanding, broker })
             };
             let result = answered.await;
             Event::Fetched(Box::new(Outcome { key, sent_at, asked, result }))

@@ -8,7 +8,7 @@ use super::{
     wanted,
     worker::{check_loss, fetch_failed, read_error},
 };
-use crate::{BoundFilter, Error, Filter, OffsetRange, PlannedBatch, ProcessedBatch, ReadErrorKind, Result};
+use crate::{BoundFilter, DataLoss, Error, Filter, OffsetRange, PlannedBatch, ProcessedBatch, ReadErrorKind, Result};
 use ottla_client::{Client, CompletedFetch, Fetcher, Reservation};
 use ottla_protocol::{
     compression::Compression,
@@ -25,6 +25,10 @@ pub struct BatchReader {
     readers: Vec<RangeReader>,
     tools: Tools,
     fail_on_data_loss: bool,
+    /// The loss that has stopped the read.
+    failed: Option<DataLoss>,
+    /// How many bytes the last try wanted in vain.
+    needed: usize,
     piece: Option<Piece>,
 }
 
@@ -45,36 +49,74 @@ impl Piece {
 }
 
 impl BatchReader {
-    pub(crate) async fn start(client: &Client, batch: PlannedBatch, filter: &Filter, settings: &ReadSettings) -> Self {
+    pub(crate) async fn start(
+        client: &Client,
+        batch: PlannedBatch,
+        filter: &Filter,
+        settings: &ReadSettings,
+    ) -> Result<Self> {
         let wanted = wanted::wanted(client, &batch.ranges, filter).await;
         let readers = readers(client, &batch.ranges, wanted, u64::MAX, &ReadProgress::default());
-        Self {
+        for reader in &readers {
+            check_loss(settings.fail_on_data_loss, reader)?;
+        }
+        Ok(Self {
             fetcher: Fetcher::start(client, readers.iter().map(RangeReader::target).collect()),
             tools: Tools::new(client, 1),
             client: client.clone(),
             batch,
             readers,
             fail_on_data_loss: settings.fail_on_data_loss,
+            failed: None,
+            needed: 0,
             piece: None,
-        }
+        })
     }
 
     /// The next record batch of any range that may hold something the filter keeps; a range's batches come in order. `None` when all
-    /// ranges are read. The batch before counts as processed from now on. Cancel safe.
+    /// ranges are read. The batch before counts as processed from now on, **whether its records were looked at or not**. Cancel safe.
     ///
     /// # Errors
-    /// Whatever keeps a batch from being read; [`ReadErrorKind::BudgetHeld`] when so many batches are kept that nothing more can be fetched
-    /// or inflated: drop some, and go on.
+    /// Whatever keeps a batch from being read, again and again; [`ReadErrorKind::BudgetHeld`] when so many batches are kept that nothing more can
+    /// be fetched or inflated: drop some, wait for it with [`room`](Self::room) if others have them, and go on.
     pub async fn next(&mut self) -> Result<Option<ReadBatch<'_>>> {
+        match self.advance().await {
+            Ok(true) => Ok(self.at_hand()),
+            Ok(false) => Ok(None),
+            Err(error) => {
+                match &error {
+                    Error::DataLoss(loss) => self.failed = Some(loss.clone()),
+                    Error::Read(read) => {
+                        if let ReadErrorKind::BudgetHeld(held) = &read.source {
+                            self.needed = held.needed;
+                        }
+                    }
+                    _ => {}
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits until what the last [`BudgetHeld`](ReadErrorKind::BudgetHeld) was about fits, or nothing is kept any more.
+    pub async fn room(&self) {
+        self.client.room_for(self.needed).await;
+    }
+
+    /// Goes to the next batch. False when there is none.
+    async fn advance(&mut self) -> Result<bool> {
         self.leave();
+        if let Some(loss) = &self.failed {
+            return Err(loss.clone().into());
+        }
         while !self.find().await? {
             self.piece = None;
             self.tools.shrink();
             if !self.next_piece().await? {
-                return Ok(None);
+                return Ok(false);
             }
         }
-        Ok(self.at_hand())
+        Ok(true)
     }
 
     /// The batch that was handed out is done.
@@ -95,11 +137,12 @@ impl BatchReader {
 
     /// Goes to the next batch of the piece that is wanted, and inflates it.
     async fn find(&mut self) -> Result<bool> {
-        let Self { piece: Some(piece), readers, tools, .. } = self else { return Ok(false) };
+        let Self { client, piece: Some(piece), readers, tools, .. } = self else { return Ok(false) };
         let Some(reader) = readers.get_mut(piece.fetch.target()) else { return Ok(false) };
         while !reader.is_done() {
             let Some(batch) = piece.batch() else { break };
             let batch = batch.map_err(|error| read_error(reader, error.into()))?;
+            client.check_kept().map_err(|held| read_error(reader, held.into()))?;
             let found = match reader.wants(&batch, tools) {
                 Ok(true) => batch.section(&mut tools.decompressor).map(|_| true).map_err(ReadErrorKind::from),
                 other => other,
@@ -154,9 +197,12 @@ impl BatchReader {
     /// The processed batch, which can be committed. Call it when all that [`next`](Self::next) gave was processed.
     ///
     /// # Errors
-    /// [`Error::Unfinished`] when a range was not read to its end.
+    /// [`Error::Unfinished`] when a range was not read to its end; the loss that has stopped the read.
     pub fn finish(mut self) -> Result<ProcessedBatch> {
         self.leave();
+        if let Some(loss) = self.failed {
+            return Err(loss.into());
+        }
         let mut outcome = ReadOutcome::new(self.readers.len());
         for (reader, planned) in self.readers.into_iter().zip(&self.batch.ranges) {
             if !reader.is_done() {
@@ -204,7 +250,8 @@ impl ReadBatch<'_> {
     }
 
     /// Keeps the batch: it takes the scratch it was inflated into, or a copy of its bytes if it was not compressed, so that it holds on to
-    /// nothing else. Its bytes count in `ottla.memory.bytes` until it is dropped. Its records count as looked at.
+    /// nothing else. Its bytes count in `ottla.memory.bytes` until it is dropped. It is kept whole, whatever the filter keeps of it. Its records
+    /// count as looked at; after [`for_each`](Self::for_each), a second time.
     ///
     /// # Errors
     /// The records are damaged.
@@ -252,7 +299,7 @@ impl KeptBatch {
         &self.header
     }
 
-    /// How many bytes it holds.
+    /// How many bytes of memory it holds: of a compressed one the whole scratch, which may be up to twice its size.
     pub fn bytes(&self) -> usize {
         self.section.capacity()
     }

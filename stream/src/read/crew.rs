@@ -74,7 +74,13 @@ impl<W: RecordWriter> Crew<W> {
     pub(super) async fn read(self, client: &Client, slots: Vec<Slot<W>>) -> Result<Vec<RangeReader>> {
         let ranges = self.ranges;
         let crew = StopOnDrop(Arc::new(self));
-        crew.0.work(client, slots).await?;
+        let result = crew.0.work(client, slots).await;
+        if result.is_err() || crew.0.is_stopped() {
+            // Whoever gets the error may begin anew: nobody else writes then.
+            crew.0.stop();
+            crew.0.alone().await;
+        }
+        result?;
         let mut done = {
             let mut state = crew.0.state();
             match state.failure.take() {
@@ -177,6 +183,7 @@ impl<W: RecordWriter> Crew<W> {
     fn thread(self: Arc<Self>, client: &Client) {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
             self.state().workers -= 1;
+            self.changed.notify_waiters();
             return;
         };
         let work = || {
@@ -192,10 +199,15 @@ impl<W: RecordWriter> Crew<W> {
             Ok(Err(error)) => Some(Failure::Error(error)),
             Err(panic) => Some(Failure::Panic(panic)),
         };
-        if let Some(failure) = failure {
-            self.state().failure.get_or_insert(failure);
-            self.stop();
+        {
+            let mut state = self.state();
+            state.workers -= 1;
+            if let Some(failure) = failure {
+                state.failure.get_or_insert(failure);
+                self.stopped.store(true, Ordering::Release);
+            }
         }
+        self.changed.notify_waiters();
         // A name look-up that hangs in the system must not hold the thread up.
         runtime.shutdown_background();
     }
@@ -235,13 +247,30 @@ impl<W> Crew<W> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Waits until all workers but the caller have ended.
+    async fn alone(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.state().workers <= 1 {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.changed.notify_waiters();
     }
 
     /// Resolves when the read was stopped.
-    async fn stopped(&self) {
+    pub(super) async fn stopped(&self) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);

@@ -36,7 +36,8 @@ pub struct ReadSettings {
     /// How many threads read at most, the caller's own counted. At least 1. Another one starts when those before it are busy, and with
     /// ranges to share.
     pub parallelism: usize,
-    /// The read ends after so many kept records; ranges are then read one after the other.
+    /// The read ends after so many kept records; ranges are then read one after the other. For
+    /// [`PlannedBatch::process`](crate::PlannedBatch::process), as `parallelism` is.
     pub records_max: Option<u64>,
 }
 
@@ -168,6 +169,9 @@ pub(crate) async fn read_ranges<S: Sink>(
         }
         let wanted = wanted::wanted(client, group, filter).await;
         let readers = readers(client, group, wanted, left.unwrap_or(u64::MAX), progress);
+        for reader in &readers {
+            worker::check_loss(settings.fail_on_data_loss, reader)?;
+        }
         let mut slots = Vec::with_capacity(readers.len());
         for (index, reader) in readers.into_iter().enumerate() {
             let writer = sink.writer(&reader.range)?;
@@ -194,8 +198,8 @@ fn readers(
     let mut readers = Vec::with_capacity(ranges.len());
     for (planned, wanted) in ranges.iter().zip(wanted) {
         progress.skip(planned.range.size() - (wanted.offsets.end - wanted.offsets.start));
-        readers.push(RangeReader {
-            position: wanted.offsets.start,
+        let mut reader = RangeReader {
+            position: planned.range.from_offset,
             until: wanted.offsets.end,
             range: planned.range.clone(),
             topic_id: planned.topic_id,
@@ -210,7 +214,12 @@ fn readers(
             lost: Vec::new(),
             isolation: config.isolation_level,
             check_crcs: config.check_crcs,
-        });
+        };
+        if let Some(log_start_offset) = wanted.log_start_offset {
+            reader.begins_at(log_start_offset, planned.known_end);
+        }
+        reader.position = reader.position.max(wanted.offsets.start);
+        readers.push(reader);
     }
     readers
 }

@@ -274,6 +274,13 @@ impl RangeReader {
         }
     }
 
+    /// The log begins at `log_start_offset`: what the range has before it is gone.
+    pub(super) fn begins_at(&mut self, log_start_offset: i64, log_end_offset: i64) {
+        if self.position < log_start_offset {
+            self.lose(LossKind::OutOfRange, log_start_offset, log_end_offset);
+        }
+    }
+
     /// The position lies outside the log. Before its start: what lies between is gone, and the range goes on at the start. Beyond its
     /// end, which was there when the range was planned: the rest is gone.
     pub(super) fn out_of_range(&mut self, log_start_offset: i64, log_end_offset: i64) {

@@ -32,11 +32,14 @@ impl Tools {
 
     /// Waits for room for a batch that the last try to inflate had too little for: how much it needs shows only while it is inflated.
     pub(super) async fn grow(&mut self, batch: &RecordBatch<'_>) -> Result<(), BudgetHeld> {
-        let tried = self.decompressor.batch_inflated_bytes_max().max(batch.section_bytes_compressed());
-        let bytes = tried.saturating_mul(2).min(BATCH_INFLATED_BYTES_MAX_DEFAULT);
+        let tried = self.decompressor.batch_inflated_bytes_max();
+        let least = tried.max(batch.section_bytes_compressed());
+        let bytes = least.saturating_mul(2).min(BATCH_INFLATED_BYTES_MAX_DEFAULT);
+        // What may be inflated is never more than the room, whatever becomes of the wait.
         self.decompressor.shrink_to(self.room.base());
-        self.room.grow_to(bytes).await?;
-        self.decompressor.set_batch_inflated_bytes_max(bytes);
+        self.decompressor.set_batch_inflated_bytes_max(self.room.base());
+        self.room.grow_to(bytes, tried).await?;
+        self.decompressor.set_batch_inflated_bytes_max(self.room.bytes().min(BATCH_INFLATED_BYTES_MAX_DEFAULT));
         Ok(())
     }
 

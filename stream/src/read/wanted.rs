@@ -11,6 +11,8 @@ pub(super) struct Wanted {
     pub(super) filter: BoundFilter,
     /// Lies within the range; empty if nothing of it is kept.
     pub(super) offsets: Range<i64>,
+    /// The log's first offset, where it was asked for: what lies before it is gone, though nothing of it would be fetched.
+    pub(super) log_start_offset: Option<i64>,
 }
 
 /// Narrows each range by what its filter says of topic, partition, offset and timestamp.
@@ -19,7 +21,7 @@ pub(super) async fn wanted(client: &Client, ranges: &[PlannedRange], filter: &Fi
         .iter()
         .map(|planned| {
             let filter = filter.bind(&planned.range.topic, planned.range.partition);
-            Wanted { offsets: by_offset(&planned.range, &filter), filter }
+            Wanted { offsets: by_offset(&planned.range, &filter), filter, log_start_offset: None }
         })
         .collect();
     let mut timestamps = BTreeMap::new();
@@ -38,8 +40,13 @@ pub(super) async fn wanted(client: &Client, ranges: &[PlannedRange], filter: &Fi
     // Also what is not committed yet counts: it may be by the time it is read. A log that can't be searched by time is read from its start;
     // a broker that can't be reached will show when it is.
     let Ok(found) = client.list_offsets(&timestamps, IsolationLevel::ReadUncommitted).await else { return all };
+    // Only now: what was deleted since the plan was made would be passed over without a word.
+    let earliest = timestamps.keys().map(|partition| (partition.clone(), OffsetSpec::Earliest)).collect();
+    let Ok(earliest) = client.list_offsets(&earliest, IsolationLevel::ReadUncommitted).await else { return all };
     for (planned, wanted) in ranges.iter().zip(&mut all) {
-        if let Some(found) = found.get(&partition(&planned.range)) {
+        let partition = partition(&planned.range);
+        wanted.log_start_offset = earliest.get(&partition).and_then(|found| found.offset);
+        if let Some(found) = found.get(&partition) {
             let first = found.offset.unwrap_or(wanted.offsets.end);
             wanted.offsets.start = first.clamp(wanted.offsets.start, wanted.offsets.end);
         }

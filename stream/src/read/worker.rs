@@ -82,7 +82,7 @@ impl<W: RecordWriter> Share<W> {
         reader.note_loss(fetch);
         check_loss(crew.fail_on_data_loss, reader)?;
         reader.begin(fetch.aborted_transactions(), tools);
-        let result = read_batches(reader, fetch, tools, writer).await;
+        let result = read_batches(reader, fetch, crew, tools, writer).await;
         tools.shrink();
         let offsets = reader.position - position;
         crew.progress.add(offsets, counts, reader.counts);
@@ -113,13 +113,13 @@ pub(super) fn fetch_failed(
     match error.source {
         FetchErrorKind::OutOfRange { log_start_offset, log_end_offset } => {
             reader.out_of_range(log_start_offset, log_end_offset);
-            check_loss(fail_on_data_loss, reader)?;
+            // Before anything else, so that the target is not left waiting.
             if reader.is_done() {
                 fetcher.finish(error.target);
             } else {
                 fetcher.seek(error.target, reader.position);
             }
-            Ok(())
+            check_loss(fail_on_data_loss, reader)
         }
         FetchErrorKind::TopicRecreated => {
             reader.lose_rest(LossKind::Recreated, -1, -1);
@@ -133,12 +133,13 @@ pub(super) fn fetch_failed(
 async fn read_batches<W: RecordWriter>(
     reader: &mut RangeReader,
     fetch: &CompletedFetch,
+    crew: &Crew<W>,
     tools: &mut Tools,
     writer: &mut W,
 ) -> Result<()> {
     let mut bytes_since_yield = 0;
     for batch in RecordBatches::new(fetch.records()) {
-        if reader.is_done() {
+        if reader.is_done() || crew.is_stopped() {
             break;
         }
         let batch = batch.map_err(|error| read_error(reader, error.into()))?;
@@ -150,7 +151,10 @@ async fn read_batches<W: RecordWriter>(
             }
         };
         // After each batch, so that what waits to be written is bounded by a batch; what came before a fault is good, and goes out.
-        writer.flush().await?;
+        tokio::select! {
+            flushed = writer.flush() => flushed?,
+            () = crew.stopped() => {}
+        }
         bytes_since_yield += result?;
         if bytes_since_yield >= YIELD_BYTES {
             bytes_since_yield = 0;

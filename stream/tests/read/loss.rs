@@ -2,8 +2,8 @@
 
 use crate::support::{Memory, at_offset, edit, fill, options, process, text, topic};
 use ottla_embedded::{EmbeddedBroker, messages::ApiKey};
-use ottla_stream::{Error, LossKind};
-use std::sync::Arc;
+use ottla_stream::{BatchReader, Client, Error, Filter, LossKind, ReadProgress, ReadSettings};
+use std::{sync::Arc, time::Duration};
 
 fn specific(offset: i64) -> String {
     format!(r#"{{"t":{{"0":{offset}}}}}"#)
@@ -129,4 +129,59 @@ async fn gaps_and_a_log_that_begins_above_zero_are_no_loss() {
     assert_eq!(sink.rows()[&0], (40..100).chain(150..200).chain(260..270).collect::<Vec<_>>());
     assert!(batch.lost().is_empty());
     assert!(batch.offsets_to_commit().values().eq([&270]));
+}
+
+#[tokio::test]
+async fn a_bound_of_time_does_not_hide_what_was_deleted_since_the_plan() {
+    for (cut, left) in [(200, 100), (300, 0)] {
+        for fail in [true, false] {
+            let broker = EmbeddedBroker::start().await.unwrap();
+            // All of them at 1000 ms.
+            topic(&broker, 1, 300);
+            let options = options(&broker, &[]);
+            let client = Client::connect(options.client.clone()).await.unwrap();
+            let planned = options.plan(&client).await.unwrap();
+            broker.delete_records("t", 0, cut).unwrap();
+            let (sink, progress) = (Memory::default(), ReadProgress::shared());
+            let mut settings = ReadSettings::default();
+            settings.fail_on_data_loss = fail;
+            let late: Filter = "timestamp >= 500".parse().unwrap();
+            let result = planned.process(&client, &late, &sink, &settings, &progress).await;
+            if fail {
+                let Err(Error::DataLoss(loss)) = result else { panic!("{result:?}") };
+                assert_eq!(lost(&loss.lost), [(0, cut)]);
+            } else {
+                assert_eq!(lost(result.unwrap().lost()), [(0, cut)]);
+                assert_eq!(sink.rows().get(&0).map_or(0, Vec::len), left);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_lost_records_says_so_to_the_end() {
+    for cut in [200, 300] {
+        let broker = Arc::new(EmbeddedBroker::start().await.unwrap());
+        topic(&broker, 2, 300);
+        at_offset(&broker, 60, move |broker| {
+            broker.delete_records("t", 0, cut).unwrap();
+        });
+        let options = options(&broker, &[]);
+        let client = Client::connect(options.client.clone()).await.unwrap();
+        let planned = options.plan(&client).await.unwrap();
+        let mut reader = planned.read(&client, &Filter::always(), &ReadSettings::default()).await.unwrap();
+        let next = async |reader: &mut BatchReader| {
+            let next = tokio::time::timeout(Duration::from_secs(10), reader.next()).await.expect("it hangs");
+            next.map(|batch| batch.is_some())
+        };
+        let error = loop {
+            match next(&mut reader).await {
+                Ok(more) => assert!(more, "the loss comes first"),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, Error::DataLoss(_)), "{error}");
+        assert!(matches!(next(&mut reader).await, Err(Error::DataLoss(_))));
+        assert!(matches!(reader.finish(), Err(Error::DataLoss(_))), "nothing to commit");
+    }
 }

@@ -80,9 +80,8 @@ async fn next_kept(reader: &mut BatchReader) -> Result<Option<KeptBatch>, Error>
 }
 
 fn is_held(error: &Error) -> bool {
-    use ottla_client::FetchErrorKind;
     let Error::Read(error) = error else { return false };
-    matches!(error.source, ReadErrorKind::BudgetHeld(_) | ReadErrorKind::Fetch(FetchErrorKind::BudgetHeld(_)))
+    matches!(error.source, ReadErrorKind::BudgetHeld(_))
 }
 
 #[tokio::test]
@@ -96,7 +95,7 @@ async fn kept_batches_stop_the_read_until_some_are_dropped() {
             }
         }
         let (client, planned) = start(&broker, "150000").await;
-        let mut reader = planned.read(&client, &Filter::always(), &ReadSettings::default()).await;
+        let mut reader = planned.read(&client, &Filter::always(), &ReadSettings::default()).await.unwrap();
         let (mut kept, mut records, mut stops) = (Vec::new(), 0, 0);
         loop {
             match next_kept(&mut reader).await {
@@ -130,7 +129,7 @@ async fn a_kept_batch_holds_its_own_bytes_and_no_more() {
     topic(&broker, 1, 1000);
     let (client, planned) = start(&broker, "10000000").await;
     let filter = Filter::value().ends_with("7");
-    let mut reader = planned.read(&client, &filter, &ReadSettings::default()).await;
+    let mut reader = planned.read(&client, &filter, &ReadSettings::default()).await.unwrap();
     let mut kept = Vec::new();
     while let Some(batch) = next_kept(&mut reader).await.unwrap() {
         kept.push(batch);
@@ -152,10 +151,67 @@ async fn a_reader_that_was_not_read_to_its_end_commits_nothing() {
     let broker = EmbeddedBroker::start().await.unwrap();
     topic(&broker, 1, 1000);
     let (client, planned) = start(&broker, "10000000").await;
-    let mut reader = planned.read(&client, &Filter::always(), &ReadSettings::default()).await;
+    let mut reader = planned.read(&client, &Filter::always(), &ReadSettings::default()).await.unwrap();
     let mut seen = Vec::new();
     let mut batch = reader.next().await.unwrap().unwrap();
     batch.for_each(|record| seen.push(record.offset)).unwrap();
     assert_eq!(seen, (0..10).collect::<Vec<_>>());
     assert!(matches!(reader.finish(), Err(Error::Unfinished { .. })));
+}
+
+#[tokio::test]
+async fn kept_batches_that_were_small_on_the_wire_count_as_what_they_are() {
+    let broker = EmbeddedBroker::start().await.unwrap();
+    broker.create_topic("t", 1, &[]).unwrap();
+    for _ in 0..100 {
+        broker.append("t", 0, batch(Compression::Zstd, 20, 5_000)).unwrap();
+    }
+    // 10 MB in all, of which a single answer has all the bytes.
+    let (client, planned) = start(&broker, "1000000").await;
+    let mut reader = planned.read(&client, &Filter::always(), &ReadSettings::default()).await.unwrap();
+    let (mut kept, mut batches, mut stops) = (Vec::new(), 0, 0);
+    loop {
+        match next_kept(&mut reader).await {
+            Ok(Some(batch)) => kept.push(batch),
+            Ok(None) => break,
+            Err(error) => {
+                assert!(is_held(&error), "{error}");
+                stops += 1;
+                batches += kept.len();
+                // Whoever has them drops them some time, and the reader can wait for it.
+                let theirs = std::mem::take(&mut kept);
+                let others = tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    drop(theirs);
+                });
+                tokio::time::timeout(Duration::from_secs(10), reader.room()).await.expect("room comes");
+                others.await.unwrap();
+            }
+        }
+        assert!(kept.iter().map(KeptBatch::bytes).sum::<usize>() < 1_400_000, "one batch more than there is room for");
+    }
+    assert_eq!(batches + kept.len(), 100);
+    assert!(stops >= 5, "{stops}");
+}
+
+#[tokio::test]
+async fn a_reader_that_nobody_asks_holds_up_no_other() {
+    let broker = EmbeddedBroker::start().await.unwrap();
+    broker.create_topic("t", 8, &[]).unwrap();
+    for partition in 0..8 {
+        for _ in 0..20 {
+            broker.append("t", partition, batch(Compression::None, 10, 1_000)).unwrap();
+        }
+    }
+    let (client, planned) = start(&broker, "60000").await;
+    let mut idle = planned.clone().read(&client, &Filter::always(), &ReadSettings::default()).await.unwrap();
+    assert!(idle.next().await.unwrap().is_some());
+    // Time to fetch whatever it may.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let (everything, progress) = (Filter::always(), ReadProgress::shared());
+    let settings = ReadSettings::default();
+    let reading = planned.process(&client, &everything, &NullSink, &settings, &progress);
+    let processed = tokio::time::timeout(Duration::from_secs(20), reading).await.expect("it hangs").unwrap();
+    assert_eq!(processed.counts().records, 8 * 20 * 10);
+    drop(idle);
 }

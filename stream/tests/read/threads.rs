@@ -76,7 +76,16 @@ impl RecordWriter for Writer {
 }
 
 async fn read(broker: &EmbeddedBroker, sink: &Threads, parallelism: usize) -> Result<ProcessedBatch> {
-    let options = options(broker, &[]);
+    read_with(broker, &[], sink, parallelism).await
+}
+
+async fn read_with<S: Sink>(
+    broker: &EmbeddedBroker,
+    pairs: &[(&str, &str)],
+    sink: &S,
+    parallelism: usize,
+) -> Result<ProcessedBatch> {
+    let options = options(broker, pairs);
     let client = Client::connect(options.client.clone()).await?;
     let batch = options.plan(&client).await?;
     let mut settings = ReadSettings::default();
@@ -182,6 +191,98 @@ fn a_failure_on_any_thread_ends_the_read() {
         assert!(error.to_string().contains("writing elsewhere"), "{error}");
         let before = sink.rows.lock().unwrap().values().map(Vec::len).sum::<usize>();
         assert!(before < 1200, "all threads have stopped early");
+    });
+}
+
+#[test]
+fn nobody_writes_after_the_read_has_failed() {
+    with_broker(async |broker| {
+        topic(broker, 8, 400);
+        let caller = name(thread::current().id());
+        let mut sink = Threads::new(PAUSE);
+        let threads = sink.threads.clone();
+        sink.see = Arc::new(move |_, _| {
+            if name(thread::current().id()) != caller || threads.lock().unwrap().len() < 2 {
+                return Ok(());
+            }
+            Err(SinkError::new("writing here", std::io::ErrorKind::StorageFull.into()))
+        });
+        read(broker, &sink, 4).await.unwrap_err();
+        let count = || sink.rows.lock().unwrap().values().map(Vec::len).sum::<usize>();
+        let before = count();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(count(), before);
+    });
+}
+
+#[test]
+fn an_answer_that_lay_there_while_the_thread_was_busy_is_in_time() {
+    with_broker(async |broker| {
+        topic(broker, 2, 400);
+        let mut sink = Threads::new(Duration::ZERO);
+        sink.see = Arc::new(|partition, offset| {
+            if (partition, offset) == (0, 150) {
+                thread::sleep(Duration::from_millis(3500));
+            }
+            Ok(())
+        });
+        let pairs = [("kafka.request.timeout.ms", "1000"), ("kafka.default.api.timeout.ms", "2000")];
+        read_with(broker, &pairs, &sink, 1).await.unwrap();
+        assert_eq!(*sink.rows.lock().unwrap(), all(2, 400));
+    });
+}
+
+/// Writers whose output never comes to an end, but on the caller's thread.
+#[derive(Clone)]
+struct Stuck(String, Arc<Mutex<usize>>);
+
+impl Sink for Stuck {
+    type Writer = Self;
+
+    fn writer(&self, _range: &OffsetRange) -> Result<Self, SinkError> {
+        Ok(self.clone())
+    }
+
+    async fn finish_batch(&self, _batch_id: i64) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+impl RecordWriter for Stuck {
+    fn write(&mut self, _record: &Record<'_>) {
+        let start = std::time::Instant::now();
+        while start.elapsed() < PAUSE {
+            std::hint::spin_loop();
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), SinkError> {
+        if name(thread::current().id()) != self.0 {
+            *self.1.lock().unwrap() += 1;
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
+
+    async fn finish(self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_read_that_is_dropped_leaves_no_thread() {
+    with_broker(async |broker| {
+        topic(broker, 8, 200);
+        let writers = Stuck(name(thread::current().id()), Arc::default());
+        let reading = read_with(broker, &[], &writers, 4);
+        assert!(tokio::time::timeout(Duration::from_secs(2), reading).await.is_err(), "it can't come to its end");
+        assert!(*writers.1.lock().unwrap() > 0, "no other thread had anything to write");
+        // Each thread has a clone, and each range.
+        let start = std::time::Instant::now();
+        while Arc::strong_count(&writers.1) > 1 {
+            assert!(start.elapsed() < Duration::from_secs(5), "{} left", Arc::strong_count(&writers.1));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     });
 }
 
