@@ -255,7 +255,7 @@ impl Room {
     }
 
     /// Waits for room for `bytes` in all, or for what is left of the budget if that is more than `too_little`, after giving back what it has
-    /// beyond its base: what was inflated is no use any more. After [`PATIENCE`] it takes the room and exceeds the budget: whoever has the
+    /// beyond its base: what was inflated is no use any more. After a second it takes the room and exceeds the budget: whoever has the
     /// other large room may be a reader that nobody asks any more. Cancel safe: the room is the base then.
     ///
     /// # Errors
