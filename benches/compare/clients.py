@@ -40,8 +40,8 @@ def java(jars, address, topic, work):
 
 # name: (what it is, what is built for it, whether it is kept on one core, its command; None where it has no such work)
 CLIENTS = {
-    "ottla-1": ("ottla, one decoder", "ottla", False, ottla("--parallelism", "1")),
-    "ottla": ("ottla, as many decoders as cores", "ottla", False, ottla()),
+    "ottla-1": ("ottla, one thread", "ottla", False, ottla("--parallelism", "1")),
+    "ottla": ("ottla, up to a thread a core", "ottla", False, ottla()),
     "yardstick-scan": ("hand-written, one search a batch", "yardstick", False, yardstick("scan")),
     "yardstick-filter": ("hand-written, one search a value", "yardstick", False, yardstick("filter")),
     "yardstick-filter-2": ("the same, two connections and threads", "yardstick", False, yardstick("filter", 2)),

@@ -7,9 +7,13 @@ pub(crate) mod lag;
 pub(crate) mod read;
 pub(crate) mod topics;
 
-use crate::{args::Common, failure::Failure, tell::warn};
+use crate::{
+    args::{Common, SourceArgs},
+    failure::Failure,
+    tell::warn,
+};
 use ottla_client::{Client, ClientConfig};
-use ottla_stream::Filter;
+use ottla_stream::{Filter, PlannedBatch, ReadSettings, StreamOptions};
 use std::io::Write;
 
 /// How many threads read at most.
@@ -63,6 +67,29 @@ pub(crate) fn warn_of_memory(client: &Client, json: bool) {
             ),
         );
     }
+}
+
+/// The options of a source, its warnings told.
+pub(crate) fn source_options(common: &Common, source: &SourceArgs) -> Result<StreamOptions, Failure> {
+    let options = StreamOptions::from_pairs(common.pairs(Some(source))?)?;
+    options.warnings.iter().for_each(|warning| warn(common.json, warning));
+    Ok(options)
+}
+
+/// Makes contact with the source's cluster and plans what is to be read, and how.
+pub(crate) async fn plan(
+    common: &Common,
+    options: &StreamOptions,
+) -> Result<(Client, PlannedBatch, ReadSettings), Failure> {
+    let client = connect(options.client.clone()).await?;
+    let batch = options.plan(&client).await?;
+    if batch.offset_ranges().next().is_none() {
+        warn(common.json, format_args!("nothing to read: {} matches no topic", options.strategy));
+    }
+    let mut settings = ReadSettings::default();
+    settings.fail_on_data_loss = options.fail_on_data_loss;
+    settings.parallelism = parallelism(common);
+    Ok((client, batch, settings))
 }
 
 /// Makes contact with the cluster.

@@ -1,6 +1,6 @@
 //! `ottla read`: plan, read, write out, commit; in this order.
 
-use super::{connect, lag::warn_of, parallelism, parse_filter, until_interrupted, warn_of_memory};
+use super::{lag::warn_of, parse_filter, plan, source_options, until_interrupted, warn_of_memory};
 use crate::{
     args::{Common, Format, ReadArgs},
     failure::Failure,
@@ -12,7 +12,7 @@ use crate::{
 };
 use ottla_stream::{
     Client, CommitOutcome, Filter, LineFormat, LineSink, NullSink, PlannedBatch, ProcessedBatch, ReadProgress,
-    ReadSettings, StreamOptions,
+    ReadSettings,
 };
 use serde_json::{Value, json};
 use std::{cell::Cell, collections::BTreeMap, time::Instant};
@@ -20,19 +20,11 @@ use std::{cell::Cell, collections::BTreeMap, time::Instant};
 pub(crate) async fn run(common: &Common, args: &ReadArgs) -> Result<(), Failure> {
     let start = Instant::now();
     let filter = parse_filter(args.filter.as_deref())?;
-    let options = StreamOptions::from_pairs(common.pairs(Some(&args.source))?)?;
-    options.warnings.iter().for_each(|warning| warn(common.json, warning));
+    let options = source_options(common, &args.source)?;
     let group = group(args.commit_group.as_deref(), options.commit_group.as_deref())?;
     let committing = Cell::new(false);
     let work = async {
-        let client = connect(options.client.clone()).await?;
-        let batch = options.plan(&client).await?;
-        if batch.offset_ranges().next().is_none() {
-            warn(common.json, format_args!("nothing to read: {} matches no topic", options.strategy));
-        }
-        let mut settings = ReadSettings::default();
-        settings.fail_on_data_loss = options.fail_on_data_loss;
-        settings.parallelism = parallelism(common);
+        let (client, batch, mut settings) = plan(common, &options).await?;
         settings.records_max = args.max_records;
         let processed = process(&client, batch, &filter, args.format, options.include_headers, &settings).await?;
         // Before anything else can fail: a loss is never silent.

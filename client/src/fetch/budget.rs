@@ -1,9 +1,10 @@
-//! How many bytes may be held at one time, wire and inflated bytes together, for all fetchers of a client and its threads.
+//! How many bytes may be held at one time, wire, inflated and kept bytes together, for all fetchers of a client and its threads.
 //!
 //! Wire bytes are reserved before a request is sent and may fill half of the budget, so that decoders are never kept waiting by answers that
-//! wait for a decoder. Each decoder has a small [`Room`] at all times; a larger one is granted when it fits, or when no other decoder has a
-//! larger one. So one batch of any size gets through, and nobody who waits holds what another one waits for. Bytes that the user keeps count
-//! too: where only they are in the way, nothing will change by waiting, and the reader is told so.
+//! wait for a decoder. Each decoder has a small [`Room`] at all times; a larger one is granted when it fits, or when no other decoder has one.
+//! So one batch of any size gets through, and nobody who waits holds what another one waits for. What nobody works on any more holds up
+//! nobody for ever: a fetcher that has nothing always gets one answer, and a large room comes after [`PATIENCE`]. Bytes that the user keeps
+//! count too: where only they are in the way, nothing will change by waiting, and the reader is told so.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},

@@ -124,7 +124,11 @@ impl<W: RecordWriter> Crew<W> {
         let (start, mut offsets) = (Instant::now(), 0_i64);
         let mut watch = Watch::start();
         loop {
+            if self.is_stopped() {
+                return Ok(());
+            }
             let next = tokio::select! {
+                biased;
                 next = share.next() => next,
                 () = self.stopped() => return Ok(()),
             };

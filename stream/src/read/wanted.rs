@@ -34,24 +34,52 @@ pub(super) async fn wanted(client: &Client, ranges: &[PlannedRange], filter: &Fi
             timestamps.insert(partition(&planned.range), OffsetSpec::Timestamp(min));
         }
     }
+    narrow_by_time(client, ranges, &mut all, &timestamps).await;
+    look_for_losses(client, ranges, &mut all).await;
+    all
+}
+
+/// Moves each start to the first offset at or after the range's timestamp. Also what is not committed yet counts: it may be by the time it is
+/// read. A log that can't be searched by time is read from its start; a broker that can't be reached will show when it is.
+async fn narrow_by_time(
+    client: &Client,
+    ranges: &[PlannedRange],
+    all: &mut [Wanted],
+    timestamps: &BTreeMap<TopicPartition, OffsetSpec>,
+) {
     if timestamps.is_empty() {
-        return all;
+        return;
     }
-    // Also what is not committed yet counts: it may be by the time it is read. A log that can't be searched by time is read from its start;
-    // a broker that can't be reached will show when it is.
-    let Ok(found) = client.list_offsets(&timestamps, IsolationLevel::ReadUncommitted).await else { return all };
-    // Only now: what was deleted since the plan was made would be passed over without a word.
-    let earliest = timestamps.keys().map(|partition| (partition.clone(), OffsetSpec::Earliest)).collect();
-    let Ok(earliest) = client.list_offsets(&earliest, IsolationLevel::ReadUncommitted).await else { return all };
-    for (planned, wanted) in ranges.iter().zip(&mut all) {
-        let partition = partition(&planned.range);
-        wanted.log_start_offset = earliest.get(&partition).and_then(|found| found.offset);
-        if let Some(found) = found.get(&partition) {
+    let Ok(found) = client.list_offsets(timestamps, IsolationLevel::ReadUncommitted).await else { return };
+    for (planned, wanted) in ranges.iter().zip(all) {
+        if let Some(found) = found.get(&partition(&planned.range)) {
             let first = found.offset.unwrap_or(wanted.offsets.end);
             wanted.offsets.start = first.clamp(wanted.offsets.start, wanted.offsets.end);
         }
     }
-    all
+}
+
+/// Asks where the logs begin whose ranges' beginnings won't be fetched: what was deleted there since the plan was made would be passed over
+/// without a word. Where that can't be found out, the whole range is fetched.
+async fn look_for_losses(client: &Client, ranges: &[PlannedRange], all: &mut [Wanted]) {
+    let hides = |planned: &PlannedRange, wanted: &Wanted| {
+        !planned.range.is_empty() && (wanted.offsets.is_empty() || wanted.offsets.start > planned.range.from_offset)
+    };
+    let hidden = ranges.iter().zip(all.iter()).filter(|(planned, wanted)| hides(planned, wanted));
+    let earliest: BTreeMap<_, _> =
+        hidden.map(|(planned, _)| (partition(&planned.range), OffsetSpec::Earliest)).collect();
+    if earliest.is_empty() {
+        return;
+    }
+    let found = client.list_offsets(&earliest, IsolationLevel::ReadUncommitted).await.unwrap_or_default();
+    for (planned, wanted) in ranges.iter().zip(all) {
+        if hides(planned, wanted) {
+            match found.get(&partition(&planned.range)).and_then(|found| found.offset) {
+                Some(offset) => wanted.log_start_offset = Some(offset),
+                None => wanted.offsets = planned.range.from_offset..planned.range.until_offset,
+            }
+        }
+    }
 }
 
 fn partition(range: &OffsetRange) -> TopicPartition {

@@ -152,6 +152,7 @@ async fn read_batches<W: RecordWriter>(
         };
         // After each batch, so that what waits to be written is bounded by a batch; what came before a fault is good, and goes out.
         tokio::select! {
+            biased;
             flushed = writer.flush() => flushed?,
             () = crew.stopped() => {}
         }

@@ -132,8 +132,15 @@ async fn gaps_and_a_log_that_begins_above_zero_are_no_loss() {
 }
 
 #[tokio::test]
-async fn a_bound_of_time_does_not_hide_what_was_deleted_since_the_plan() {
-    for (cut, left) in [(200, 100), (300, 0)] {
+async fn a_filter_does_not_hide_what_was_deleted_since_the_plan() {
+    let filters = [
+        ("timestamp >= 500", 200, 100),
+        ("timestamp >= 500", 300, 0),
+        ("offset >= 250", 200, 50),
+        ("offset < 0", 200, 0),
+        ("partition <> 0", 200, 0),
+    ];
+    for (text, cut, left) in filters {
         for fail in [true, false] {
             let broker = EmbeddedBroker::start().await.unwrap();
             // All of them at 1000 ms.
@@ -145,13 +152,13 @@ async fn a_bound_of_time_does_not_hide_what_was_deleted_since_the_plan() {
             let (sink, progress) = (Memory::default(), ReadProgress::shared());
             let mut settings = ReadSettings::default();
             settings.fail_on_data_loss = fail;
-            let late: Filter = "timestamp >= 500".parse().unwrap();
-            let result = planned.process(&client, &late, &sink, &settings, &progress).await;
+            let filter: Filter = text.parse().unwrap();
+            let result = planned.process(&client, &filter, &sink, &settings, &progress).await;
             if fail {
-                let Err(Error::DataLoss(loss)) = result else { panic!("{result:?}") };
-                assert_eq!(lost(&loss.lost), [(0, cut)]);
+                let Err(Error::DataLoss(loss)) = result else { panic!("{text}: {result:?}") };
+                assert_eq!(lost(&loss.lost), [(0, cut)], "{text}");
             } else {
-                assert_eq!(lost(result.unwrap().lost()), [(0, cut)]);
+                assert_eq!(lost(result.unwrap().lost()), [(0, cut)], "{text}");
                 assert_eq!(sink.rows().get(&0).map_or(0, Vec::len), left);
             }
         }

@@ -8,7 +8,8 @@ use ottla_protocol::{
     record::{Headers, Record, RecordBatchBuilder, RecordBatchOptions, TimestampType},
 };
 use ottla_stream::{
-    BatchReader, Client, Error, Filter, KeptBatch, NullSink, ReadErrorKind, ReadProgress, ReadSettings,
+    BatchReader, Client, Error, Filter, KeptBatch, NullSink, PlannedBatch, ProcessedBatch, ReadErrorKind, ReadProgress,
+    ReadSettings,
 };
 use std::time::Duration;
 
@@ -30,11 +31,17 @@ fn batch(codec: Compression, records: i64, bytes: usize) -> Bytes {
     builder.build(&mut Compressor::new()).unwrap().freeze()
 }
 
-async fn start(broker: &EmbeddedBroker, memory: &str) -> (Client, ottla_stream::PlannedBatch) {
+async fn start(broker: &EmbeddedBroker, memory: &str) -> (Client, PlannedBatch) {
     let options = options(broker, &[("ottla.memory.bytes", memory)]);
     let client = Client::connect(options.client.clone()).await.unwrap();
     let batch = options.plan(&client).await.unwrap();
     (client, batch)
+}
+
+async fn count(client: &Client, planned: PlannedBatch, settings: &ReadSettings) -> ProcessedBatch {
+    let (everything, progress) = (Filter::always(), ReadProgress::shared());
+    let reading = planned.process(client, &everything, &NullSink, settings, &progress);
+    tokio::time::timeout(Duration::from_secs(30), reading).await.expect("it hangs").unwrap()
 }
 
 #[tokio::test]
@@ -50,9 +57,7 @@ async fn a_batch_larger_than_the_budget_is_read_and_reported() {
         let (client, planned) = start(&broker, "200000").await;
         let mut settings = ReadSettings::default();
         settings.parallelism = 3;
-        let (everything, progress) = (Filter::always(), ReadProgress::shared());
-        let reading = planned.process(&client, &everything, &NullSink, &settings, &progress);
-        let processed = tokio::time::timeout(Duration::from_secs(30), reading).await.expect("it hangs").unwrap();
+        let processed = count(&client, planned, &settings).await;
         assert_eq!(processed.counts().value_bytes, 3 * 2 * 20 * 50_000, "{codec}");
         let excess = client.memory_excess_bytes();
         assert!((800_000..2_300_000).contains(&excess), "{codec}: one batch at a time, but {excess} bytes too much");
@@ -69,8 +74,7 @@ async fn within_the_budget_nothing_is_exceeded() {
         }
     }
     let (client, planned) = start(&broker, "2000000").await;
-    let (everything, progress) = (Filter::always(), ReadProgress::shared());
-    planned.process(&client, &everything, &NullSink, &ReadSettings::default(), &progress).await.unwrap();
+    count(&client, planned, &ReadSettings::default()).await;
     assert_eq!(client.memory_excess_bytes(), 0);
 }
 
@@ -208,10 +212,7 @@ async fn a_reader_that_nobody_asks_holds_up_no_other() {
     assert!(idle.next().await.unwrap().is_some());
     // Time to fetch whatever it may.
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let (everything, progress) = (Filter::always(), ReadProgress::shared());
-    let settings = ReadSettings::default();
-    let reading = planned.process(&client, &everything, &NullSink, &settings, &progress);
-    let processed = tokio::time::timeout(Duration::from_secs(20), reading).await.expect("it hangs").unwrap();
+    let processed = count(&client, planned, &ReadSettings::default()).await;
     assert_eq!(processed.counts().records, 8 * 20 * 10);
     drop(idle);
 }

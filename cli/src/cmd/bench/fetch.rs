@@ -3,7 +3,7 @@
 use super::report;
 use crate::{
     args::{BenchFetchArgs, Common},
-    cmd::{connect, parallelism, parse_filter, until_interrupted, warn_of_memory},
+    cmd::{parse_filter, plan, source_options, until_interrupted, warn_of_memory},
     failure::Failure,
     progress::Bar,
     table::counted,
@@ -11,26 +11,18 @@ use crate::{
     totals::Totals,
     usage::Usage,
 };
-use ottla_stream::{NullSink, ReadProgress, ReadSettings, StreamOptions};
+use ottla_stream::{NullSink, ReadProgress};
 use serde_json::{Map, Value};
 use std::time::Instant;
 
 pub(super) async fn run(common: &Common, args: &BenchFetchArgs) -> Result<(), Failure> {
     let filter = parse_filter(args.filter.as_deref())?;
-    let options = StreamOptions::from_pairs(common.pairs(Some(&args.source))?)?;
-    options.warnings.iter().for_each(|warning| warn(common.json, warning));
+    let options = source_options(common, &args.source)?;
     if let Some(group) = &options.commit_group {
         warn(common.json, format_args!("nothing is committed to group '{group}': this only measures"));
     }
     let work = async {
-        let client = connect(options.client.clone()).await?;
-        let batch = options.plan(&client).await?;
-        if batch.offset_ranges().next().is_none() {
-            warn(common.json, format_args!("nothing to read: {} matches no topic", options.strategy));
-        }
-        let mut settings = ReadSettings::default();
-        settings.fail_on_data_loss = options.fail_on_data_loss;
-        settings.parallelism = parallelism(common);
+        let (client, batch, settings) = plan(common, &options).await?;
         let progress = ReadProgress::shared();
         let offsets = batch.offset_ranges().map(|range| range.size().unsigned_abs()).sum();
         let bar = Bar::follow(progress.clone(), offsets);
