@@ -143,12 +143,9 @@ impl ProcessedBatch {
 
     /// What was seen in all ranges together.
     pub fn counts(&self) -> RangeCounts {
-        self.outcomes.iter().fold(RangeCounts::default(), |mut sum, outcome| {
-            sum.records += outcome.counts.records;
-            sum.value_bytes += outcome.counts.value_bytes;
-            sum.hits += outcome.counts.hits;
-            sum
-        })
+        let mut sum = RangeCounts::default();
+        self.outcomes.iter().for_each(|outcome| sum += outcome.counts);
+        sum
     }
 
     /// Records that are gone, with `failOnDataLoss=false`.

@@ -44,6 +44,7 @@ mod filter;
 mod offset;
 mod offset_store;
 mod options;
+mod query;
 mod read;
 mod sink;
 mod strategy;
@@ -60,6 +61,7 @@ pub use options::{
 };
 pub use ottla_client::{BudgetHeld, Client, FetchErrorKind, TopicPartition};
 pub use ottla_protocol::record::{BatchError, BatchHeader, Header, Headers, Record, TimestampType};
+pub use query::{BoxError, MicroBatch, MicroBatchReader, Trigger, TriggerError};
 pub use read::{BatchReader, KeptBatch, RangeCounts, RangeOutcome, ReadBatch, ReadProgress, ReadSettings};
 pub use sink::{JsonRow, LineFormat, LineSink, NullSink, RecordWriter, Sink};
 pub use strategy::ConsumerStrategy;

@@ -94,6 +94,7 @@ pub(crate) async fn plan(
     }
     let mut settings = ReadSettings::default();
     settings.fail_on_data_loss = options.fail_on_data_loss;
+    settings.include_headers = options.include_headers;
     settings.parallelism = parallelism(common);
     Ok((client, batch, settings))
 }

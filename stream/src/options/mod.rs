@@ -18,7 +18,8 @@ use client::client;
 use names::Pairs;
 use ottla_client::{ClientConfig, TopicPartition};
 use std::time::Duration;
-use values::{boolean, duration, long, positive};
+pub(crate) use values::duration;
+use values::{boolean, long, positive};
 
 /// What a start timestamp that no record reaches means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -27,6 +27,14 @@ pub struct RangeCounts {
     pub hits: u64,
 }
 
+impl std::ops::AddAssign for RangeCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.records += other.records;
+        self.value_bytes += other.value_bytes;
+        self.hits += other.hits;
+    }
+}
+
 impl RangeCounts {
     #[inline(always)]
     fn add(&mut self, record: &Record<'_>) {
