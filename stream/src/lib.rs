@@ -38,6 +38,8 @@
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 
 mod batch;
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "queries use it, and they come next"))]
+mod checkpoint;
 mod commit;
 mod error;
 mod filter;
@@ -49,6 +51,7 @@ mod sink;
 mod strategy;
 
 pub use batch::{PlannedBatch, ProcessedBatch};
+pub use checkpoint::{CheckpointError, CheckpointErrorKind, IdList};
 pub use commit::CommitOutcome;
 pub use error::{DataLoss, Error, LossKind, LostRange, ReadError, ReadErrorKind, Result, SinkError};
 pub use filter::{BoundFilter, BytesColumn, Filter, IntColumn, LikeError, WhereError};
