@@ -1,6 +1,6 @@
 //! Errors of this layer add topic, partition, offset and batch; data loss has a type of its own.
 
-use crate::{OffsetRange, OptionError};
+use crate::{CheckpointError, OffsetRange, OptionError};
 use ottla_client::{BudgetHeld, FetchErrorKind, TopicPartition};
 use ottla_protocol::{ErrorCode, record::BatchError};
 use std::fmt;
@@ -38,6 +38,9 @@ pub enum Error {
         /// Which range, if that is known.
         range: Option<OffsetRange>,
     },
+    /// The checkpoint can't be used, or went wrong under way.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
     /// The output failed.
     #[error(transparent)]
     Sink(#[from] SinkError),
@@ -75,6 +78,7 @@ impl Error {
             },
             Self::DataLoss(loss) => loss.condition(),
             Self::Unfinished { .. } => "READ_UNFINISHED",
+            Self::Checkpoint(error) => error.condition(),
             Self::Sink(_) => "SINK_FAILED",
             Self::Commit { .. } => "COMMIT_FAILED",
         }

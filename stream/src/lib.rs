@@ -39,6 +39,7 @@
 
 mod batch;
 mod bounded;
+mod checkpoint;
 mod error;
 mod filter;
 mod offset;
@@ -50,6 +51,7 @@ mod sink;
 mod strategy;
 
 pub use batch::{PlannedBatch, ProcessedBatch};
+pub use checkpoint::{CheckpointError, CheckpointErrorKind, IdList};
 pub use error::{DataLoss, Error, LossKind, LostRange, ReadError, ReadErrorKind, Result, SinkError};
 pub use filter::{BoundFilter, BytesColumn, Filter, IntColumn, LikeError, WhereError};
 use offset::Offsets;
