@@ -44,6 +44,8 @@ mod filter;
 mod offset;
 mod options;
 mod plan;
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the streaming query is what calls it"))]
+mod planner;
 mod read;
 mod sink;
 mod strategy;
