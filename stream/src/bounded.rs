@@ -40,7 +40,7 @@ impl StreamOptions {
             batch.ranges.push(PlannedRange { range, topic_id, known_end: log.1, end_epoch });
         }
         if self.fail_on_data_loss && !batch.lost.is_empty() {
-            return Err(DataLoss { lost: batch.lost }.into());
+            return Err(DataLoss::new(batch.lost).into());
         }
         Ok(batch)
     }
@@ -54,9 +54,11 @@ fn check_range(
     lost: &mut Vec<LostRange>,
 ) -> Result<OffsetRange> {
     let mut lose = |from_offset, until_offset| {
+        let wanted_until_offset = range.until_offset;
         let range = OffsetRange { from_offset, until_offset, ..range.clone() };
         if !range.is_empty() {
-            lost.push(LostRange { range, kind: LossKind::OutOfRange, log_start_offset, log_end_offset });
+            let kind = LossKind::OutOfRange;
+            lost.push(LostRange { range, kind, wanted_until_offset, log_start_offset, log_end_offset });
         }
     };
     if range.from_offset > range.until_offset {

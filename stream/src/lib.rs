@@ -45,6 +45,7 @@ mod filter;
 mod offset;
 mod offset_store;
 mod options;
+mod planner;
 mod query;
 mod read;
 mod sink;
