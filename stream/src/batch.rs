@@ -36,7 +36,7 @@ impl PlannedBatch {
         &self.lost
     }
 
-    /// Reads the ranges, writes what `filter` keeps to `sink`, and finishes the sink's batch.
+    /// Begins the sink's batch, reads the ranges, writes what `filter` keeps to `sink`, and finishes the sink's batch.
     ///
     /// # Errors
     /// Whatever keeps a record from being read or written. Nothing may be committed then, and nothing can be: there is no
@@ -49,6 +49,7 @@ impl PlannedBatch {
         settings: &ReadSettings,
         progress: &Arc<ReadProgress>,
     ) -> Result<ProcessedBatch> {
+        sink.begin_batch(self.batch_id).await?;
         let outcome = read_ranges(client, &self.ranges, filter, sink, settings, progress).await?;
         sink.finish_batch(self.batch_id).await?;
         let reached = settings.records_max.map(|_| reached_offsets(&outcome.ranges, &self.end_offsets));
