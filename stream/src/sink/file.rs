@@ -234,3 +234,206 @@ impl RecordWriter for FileWriter {
         if self.buffer.is_empty() { Ok(()) } else { self.hand_on().await }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ottla_protocol::record::{Headers, TimestampType};
+    use serde_json::Value;
+    use std::ops::Range;
+
+    fn range(topic: &str, partition: i32, offsets: Range<i64>) -> OffsetRange {
+        OffsetRange { topic: topic.to_owned(), partition, from_offset: offsets.start, until_offset: offsets.end }
+    }
+
+    fn record(offset: i64, value: &[u8]) -> Record<'_> {
+        Record {
+            offset,
+            timestamp: 0,
+            timestamp_type: TimestampType::CreateTime,
+            key: None,
+            value: Some(value),
+            headers: Headers::default(),
+        }
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// Topic, partition and offset of each line.
+    fn rows(directory: &Path, name: &str) -> Vec<(String, i64, i64)> {
+        let text = fs::read_to_string(directory.join(name)).unwrap();
+        assert!(text.ends_with('\n'), "the last line is whole");
+        text.lines()
+            .map(|line| {
+                let row: Value = serde_json::from_str(line).unwrap();
+                let number = |name: &str| row[name].as_i64().unwrap();
+                (row["topic"].as_str().unwrap().to_owned(), number("partition"), number("offset"))
+            })
+            .collect()
+    }
+
+    /// Writes these ranges side by side, the last one first, a buffer or more at a time.
+    async fn write(sink: &FileSink, ranges: &[OffsetRange]) -> Result<(), SinkError> {
+        let value = vec![b'x'; BUFFER_BYTES / 2];
+        let mut writers: Vec<_> = ranges.iter().map(|range| sink.writer(range).unwrap()).collect();
+        let longest = ranges.iter().map(OffsetRange::size).max().unwrap_or(0);
+        for step in 0..longest {
+            for (range, writer) in ranges.iter().zip(&mut writers).rev() {
+                if range.from_offset + step < range.until_offset {
+                    writer.write(&record(range.from_offset + step, &value));
+                    writer.flush().await?;
+                }
+            }
+        }
+        for writer in writers {
+            writer.finish().await?;
+        }
+        Ok(())
+    }
+
+    async fn run(sink: &FileSink, batch_id: i64, ranges: &[OffsetRange]) -> Result<(), SinkError> {
+        sink.begin_batch(batch_id).await?;
+        write(sink, ranges).await?;
+        sink.finish_batch(batch_id).await
+    }
+
+    fn sink() -> (tempfile::TempDir, FileSink) {
+        let directory = tempfile::tempdir().unwrap();
+        let sink = FileSink::new(directory.path().join("a/b")).unwrap();
+        (directory, sink)
+    }
+
+    #[tokio::test]
+    async fn each_batch_has_its_file_which_appears_when_it_is_finished() {
+        let (_directory, sink) = sink();
+        run(&sink, 0, &[range("t", 0, 0..3)]).await.unwrap();
+        sink.begin_batch(12).await.unwrap();
+        write(&sink, &[range("t", 0, 3..9)]).await.unwrap();
+        let begun = names(&sink.directory);
+        assert!(begun.len() == 2 && begun[0].starts_with(".batch-00000000000000000012.jsonl."), "{begun:?}");
+        sink.finish_batch(12).await.unwrap();
+        let finished = ["batch-00000000000000000000.jsonl", "batch-00000000000000000012.jsonl"];
+        assert_eq!(names(&sink.directory), finished);
+        let expected: Vec<_> = (3..9).map(|offset| ("t".to_owned(), 0, offset)).collect();
+        assert_eq!(rows(&sink.directory, finished[1]), expected);
+    }
+
+    #[tokio::test]
+    async fn pieces_of_a_partition_are_in_order_and_every_partition_is_whole() {
+        let (_directory, sink) = sink();
+        let mut ranges = Vec::new();
+        for (topic, partitions) in [("t", 0..20), ("u", 0..3)] {
+            for partition in partitions {
+                // Some whole, others in pieces, with an empty one among them.
+                let ends: &[i64] = if partition % 2 == 0 { &[0, 9] } else { &[0, 3, 3, 5, 6, 9] };
+                ranges.extend(ends.windows(2).map(|ends| range(topic, partition, ends[0]..ends[1])));
+            }
+        }
+        run(&sink, 1, &ranges).await.unwrap();
+        assert_eq!(names(&sink.directory), ["batch-00000000000000000001.jsonl"]);
+        let rows = rows(&sink.directory, "batch-00000000000000000001.jsonl");
+        assert_eq!(rows.len(), 23 * 9);
+        for (topic, partitions) in [("t", 0..20), ("u", 0..3)] {
+            for partition in partitions {
+                let of_partition = rows.iter().filter(|(t, p, _)| t == topic && *p == partition);
+                let offsets: Vec<i64> = of_partition.map(|(_, _, offset)| *offset).collect();
+                assert_eq!(offsets, (0..9).collect::<Vec<_>>(), "{topic}-{partition}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn two_sources_may_read_one_partition_with_and_without_headers() {
+        let (_directory, sink) = sink();
+        sink.begin_batch(0).await.unwrap();
+        let view = sink.with_headers(true);
+        write(&sink, &[range("t", 0, 0..2), range("t", 0, 2..4)]).await.unwrap();
+        write(&view, &[range("t", 0, 0..2), range("t", 0, 2..4)]).await.unwrap();
+        view.finish_batch(0).await.unwrap();
+        let text = fs::read_to_string(sink.directory.join("batch-00000000000000000000.jsonl")).unwrap();
+        let (with, without): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.contains("\"headers\":null"));
+        for lines in [with, without] {
+            let offset = |line: &str| serde_json::from_str::<Value>(line).unwrap()["offset"].as_i64().unwrap();
+            assert_eq!(lines.into_iter().map(offset).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        }
+    }
+
+    #[tokio::test]
+    async fn s_s17_a_replay_replaces_its_own_file() {
+        let (_directory, sink) = sink();
+        let name = "batch-00000000000000000004.jsonl";
+        run(&sink, 4, &[range("t", 0, 0..5)]).await.unwrap();
+        // Killed before the commit: another process runs the batch again.
+        let again = FileSink::new(sink.directory.as_ref()).unwrap();
+        run(&again, 4, &[range("t", 0, 0..5)]).await.unwrap();
+        assert_eq!((names(&sink.directory), rows(&sink.directory, name).len()), (vec![name.to_owned()], 5));
+        run(&again, 4, &[range("t", 0, 2..5)]).await.unwrap();
+        assert_eq!(rows(&sink.directory, name).len(), 3, "what has expired since is no longer there to be read");
+        // Nothing kept: no file, and none is taken away.
+        run(&again, 4, &[]).await.unwrap();
+        run(&again, 5, &[range("t", 0, 5..5)]).await.unwrap();
+        assert_eq!((names(&sink.directory), rows(&sink.directory, name).len()), (vec![name.to_owned()], 3));
+    }
+
+    #[tokio::test]
+    async fn what_an_aborted_batch_left_is_removed_and_never_mixed_in() {
+        let (_directory, sink) = sink();
+        for name in [".batch-00000000000000000003.jsonl.x.tmp", ".hidden", "notes.tmp"] {
+            fs::write(sink.directory.join(name), "{").unwrap();
+        }
+        sink.begin_batch(3).await.unwrap();
+        write(&sink, &[range("t", 0, 0..3), range("t", 0, 3..6)]).await.unwrap();
+        let mut late = sink.writer(&range("t", 1, 0..9)).unwrap();
+        let mut late_piece = sink.writer(&range("t", 1, 9..19)).unwrap();
+        assert_eq!(names(&sink.directory).len(), 4, "two of the batch, two of others");
+        sink.begin_batch(3).await.unwrap();
+        assert_eq!(names(&sink.directory), [".hidden", "notes.tmp"], "others' files are left alone");
+        write(&sink, &[range("t", 0, 0..3), range("t", 0, 3..6)]).await.unwrap();
+        // Writers of the attempt before, whose tasks end only now.
+        for late in [&mut late, &mut late_piece] {
+            late.write(&record(7, b"late"));
+            late.hand_on().await.unwrap();
+        }
+        sink.finish_batch(3).await.unwrap();
+        let rows = rows(&sink.directory, "batch-00000000000000000003.jsonl");
+        assert_eq!(rows.iter().map(|(_, _, offset)| *offset).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+        sink.begin_batch(4).await.unwrap();
+        assert_eq!(names(&sink.directory), [".hidden", "batch-00000000000000000003.jsonl", "notes.tmp"]);
+    }
+
+    #[tokio::test]
+    async fn what_the_file_system_refuses_is_an_error_and_the_next_attempt_may_succeed() {
+        let (directory, sink) = sink();
+        // As a full disk: the write fails under way.
+        sink.begin_batch(0).await.unwrap();
+        fs::remove_dir_all(sink.directory.as_ref()).unwrap();
+        let error = write(&sink, &[range("t", 0, 0..3)]).await.unwrap_err();
+        assert!(error.what.contains("batch-00000000000000000000.jsonl"), "{error}");
+        assert_eq!(error.source.kind(), io::ErrorKind::NotFound);
+        fs::create_dir(sink.directory.as_ref()).unwrap();
+        // A name that can't be had: the batch is not finished, and its lines are not there.
+        let blocked = sink.directory.join("batch-00000000000000000000.jsonl");
+        fs::create_dir_all(blocked.join("x")).unwrap();
+        let error = run(&sink, 0, &[range("t", 0, 0..3)]).await.unwrap_err();
+        assert!(error.what.contains("finishing"), "{error}");
+        fs::remove_dir_all(&blocked).unwrap();
+        run(&sink, 0, &[range("t", 0, 0..3)]).await.unwrap();
+        assert_eq!(names(&sink.directory), ["batch-00000000000000000000.jsonl"]);
+        fs::write(directory.path().join("file"), "").unwrap();
+        assert!(FileSink::new(directory.path().join("file")).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_was_not_begun_is_an_error() {
+        let (_directory, sink) = sink();
+        assert!(sink.writer(&range("t", 0, 0..1)).is_err());
+        assert!(sink.finish_batch(0).await.is_err());
+        sink.begin_batch(0).await.unwrap();
+        assert!(sink.finish_batch(1).await.is_err());
+    }
+}
