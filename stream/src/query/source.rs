@@ -220,8 +220,9 @@ impl Source {
         if !limited {
             return latest.clone();
         }
+        // Partitions that are not known yet count from offset 0 here, and from their log start below, as in Spark.
         if let (Some(min), Some(position)) = (&mut self.min_offsets, &self.position)
-            && !min.fires(now_ms, starts, latest)
+            && !min.fires(now_ms, position, latest)
         {
             return position.clone();
         }

@@ -13,7 +13,7 @@ fn without_checkpoint(options: ottla_stream::StreamOptions) -> QueryBuilder {
 }
 
 fn committed(offset: i64) -> CommittedOffset {
-    CommittedOffset { offset, leader_epoch: -1, metadata: None }
+    CommittedOffset::new(offset)
 }
 
 /// S-S12: what was processed is committed, and nothing is repeated.
