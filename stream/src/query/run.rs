@@ -339,6 +339,7 @@ impl Run {
 
     fn report(&mut self, batch: &Batch, tallies: Vec<Tally>, lost: &[LostRange], mut report: BatchReport) {
         let hits: u64 = tallies.iter().map(|tally| tally.counts.hits).sum();
+        tallies.iter().for_each(|tally| self.control.count(tally.counts));
         for ((source, part), tally) in self.sources.iter().zip(&batch.sources).zip(tallies) {
             let of_source = |lost: &&LostRange| {
                 part.span.as_ref().is_some_and(|span| {
