@@ -4,7 +4,7 @@ use crate::{AddressError, BrokerAddress, IsolationLevel, Resolver};
 use std::time::Duration;
 
 /// The settings of a [`Client`](crate::Client), with Kafka's names and defaults where Kafka has them.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct ClientConfig {
     /// `bootstrap.servers`: any broker of the cluster will do; more than one for when it is away.

@@ -36,7 +36,7 @@ struct CountWriter {
 impl Sink for CountSink {
     type Writer = CountWriter;
 
-    fn writer(&self, _range: &OffsetRange) -> Result<CountWriter, SinkError> {
+    fn writer(&self, _range: &OffsetRange, _include_headers: bool) -> Result<CountWriter, SinkError> {
         Ok(CountWriter { mine: Counts::new(), total: self.total.clone() })
     }
 

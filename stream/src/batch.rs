@@ -2,12 +2,17 @@
 //! [`BatchReader`] that came to its end, makes a [`ProcessedBatch`], and only that can be committed.
 
 use crate::{
-    BatchReader, Filter, LostRange, OffsetRange, RangeCounts, RangeOutcome, ReadProgress, ReadSettings, Result, Sink,
+    BatchReader, CommitOutcome, Filter, GroupStore, LossKind, LostRange, OffsetRange, RangeCounts, RangeOutcome,
+    ReadProgress, ReadSettings, Result, Sink, StoreCommit,
+    offset_store::OffsetStore,
     read::{PlannedRange, ReadOutcome, read_ranges},
 };
 use ottla_client::{Client, TopicPartition};
 use ottla_protocol::Uuid;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// Ranges that are to be read, and where they end.
 #[derive(Clone, Debug)]
@@ -138,12 +143,9 @@ impl ProcessedBatch {
 
     /// What was seen in all ranges together.
     pub fn counts(&self) -> RangeCounts {
-        self.outcomes.iter().fold(RangeCounts::default(), |mut sum, outcome| {
-            sum.records += outcome.counts.records;
-            sum.value_bytes += outcome.counts.value_bytes;
-            sum.hits += outcome.counts.hits;
-            sum
-        })
+        let mut sum = RangeCounts::default();
+        self.outcomes.iter().for_each(|outcome| sum += outcome.counts);
+        sum
     }
 
     /// Records that are gone, with `failOnDataLoss=false`.
@@ -162,12 +164,37 @@ impl ProcessedBatch {
         &self.topic_ids
     }
 
-    /// The leader epoch of the last batch read of each partition, where it had one.
-    pub(crate) fn leader_epochs(&self) -> BTreeMap<TopicPartition, i32> {
+    /// Commits [`offsets_to_commit`](Self::offsets_to_commit) to `group`, each with the topic's id, the leader epoch of what was read, and
+    /// metadata that names the batch: `ottla/1 batch=<id> query=<query_id> topic_id=<base64url>`.
+    ///
+    /// Where the group is further within the same topic, it stays there; the outcome says so.
+    ///
+    /// # Errors
+    /// [`Error::Commit`](crate::Error::Commit) with every partition that the group did not take, [`Error::Client`](crate::Error::Client)
+    /// when its coordinator can't be asked or takes no commit at all, as for a group with active members.
+    pub async fn commit(&self, client: &Client, group: &str, query_id: &str) -> Result<CommitOutcome> {
+        GroupStore::new(client, group).store(&self.store_commit(query_id)).await
+    }
+
+    /// What a store is to hold after this batch.
+    fn store_commit(&self, query_id: &str) -> StoreCommit {
         let epoch = |outcome: &RangeOutcome| {
             Some((TopicPartition::new(outcome.range.topic.clone(), outcome.range.partition), outcome.leader_epoch?))
         };
-        // Pieces of one partition come in the order of their offsets: the last one stays.
-        self.outcomes.iter().filter_map(epoch).collect()
+        StoreCommit {
+            batch_id: self.batch_id,
+            query_id: query_id.to_owned(),
+            offsets: self.end_offsets.clone(),
+            // Pieces of one partition come in the order of their offsets: the last one stays.
+            leader_epochs: self.outcomes.iter().filter_map(epoch).collect(),
+            topic_ids: self.topic_ids.clone(),
+            recreated: recreated_topics(&self.lost),
+        }
     }
+}
+
+/// Topics that are other ones now: of those, what was read to its end before is gone as well.
+pub(crate) fn recreated_topics(lost: &[LostRange]) -> BTreeSet<String> {
+    let recreated = lost.iter().filter(|lost| lost.kind == LossKind::Recreated);
+    recreated.map(|lost| lost.range.topic.clone()).collect()
 }

@@ -1,9 +1,9 @@
 //! Errors of this layer add topic, partition, offset and batch; data loss has a type of its own.
 
-use crate::{OffsetRange, OptionError};
+use crate::{CheckpointError, OffsetRange, OptionError, options::partition_set};
 use ottla_client::{BudgetHeld, FetchErrorKind, TopicPartition};
 use ottla_protocol::{ErrorCode, record::BatchError};
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 /// Result of this crate's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -38,6 +38,9 @@ pub enum Error {
         /// Which range, if that is known.
         range: Option<OffsetRange>,
     },
+    /// The checkpoint can't be used, or went wrong under way.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
     /// The output failed.
     #[error(transparent)]
     Sink(#[from] SinkError),
@@ -75,6 +78,7 @@ impl Error {
             },
             Self::DataLoss(loss) => loss.condition(),
             Self::Unfinished { .. } => "READ_UNFINISHED",
+            Self::Checkpoint(error) => error.condition(),
             Self::Sink(_) => "SINK_FAILED",
             Self::Commit { .. } => "COMMIT_FAILED",
         }
@@ -146,70 +150,270 @@ impl SinkError {
 }
 
 /// How the records came to be gone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum LossKind {
     /// The range, or a part of it, lies before the log start, or after the log's end.
     OutOfRange,
+    /// A new partition, and where its log begins could not be had.
+    InitialOffsetNotFound,
+    /// The log of a new partition does not begin at 0.
+    AddedPartition,
+    /// The partition is not there any more, or is not asked for any more.
+    PartitionDeleted,
+    /// The log ends before the offset that was to be read next.
+    OffsetChanged,
     /// The topic was deleted and created again.
     Recreated,
+}
+
+impl LossKind {
+    /// Spark's error condition.
+    pub fn condition(self) -> &'static str {
+        match self {
+            Self::OutOfRange => "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE",
+            Self::InitialOffsetNotFound => "KAFKA_DATA_LOSS.INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS",
+            Self::AddedPartition => "KAFKA_DATA_LOSS.ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",
+            Self::PartitionDeleted => "KAFKA_DATA_LOSS.PARTITIONS_DELETED",
+            Self::OffsetChanged | Self::Recreated => "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED",
+        }
+    }
 }
 
 /// Records of a range that can't be had.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LostRange {
-    /// What is gone.
+    /// What is gone. Empty where a partition went together with its end: everything from this offset on is gone, however much it was.
     pub range: OffsetRange,
     /// How.
     pub kind: LossKind,
-    /// The log's first offset, as the broker said when the loss was seen.
+    /// The end, exclusive, of what was to be read from the start of `range` on; after the end of `range` where a part of it is left.
+    pub wanted_until_offset: i64,
+    /// The log's first offset, as the broker said when the loss was seen; -1 if it is not known.
     pub log_start_offset: i64,
-    /// The log's end, exclusive.
+    /// The log's end, exclusive; -1 if it is not known.
     pub log_end_offset: i64,
 }
 
+impl LostRange {
+    pub(crate) fn partition(&self) -> TopicPartition {
+        TopicPartition::new(self.range.topic.clone(), self.range.partition)
+    }
+}
+
 impl fmt::Display for LostRange {
+    /// `logs-3: [1200, 1850) is gone, 650 offsets; the log holds [1850, 2000)`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            LossKind::OutOfRange => write!(
-                f,
-                "{} is gone, {} offsets; the log holds [{}, {})",
-                self.range,
-                self.range.size(),
-                self.log_start_offset,
-                self.log_end_offset
-            ),
-            LossKind::Recreated => {
-                write!(
-                    f,
-                    "{} is gone, {} offsets; the topic was deleted and created again",
-                    self.range,
-                    self.range.size()
-                )
-            }
+        if self.range.is_empty() {
+            write!(f, "{}: everything from {} on is gone", self.partition(), self.range.from_offset)?;
+        } else {
+            write!(f, "{} is gone, {} offsets", self.range, self.range.size())?;
         }
+        match self.kind {
+            LossKind::PartitionDeleted => return f.write_str("; so is the partition"),
+            LossKind::Recreated => return f.write_str("; the topic was deleted and created again"),
+            _ => {}
+        }
+        if self.log_end_offset < 0 {
+            return f.write_str("; what the log holds could not be had");
+        }
+        write!(f, "; the log holds [{}, {})", self.log_start_offset, self.log_end_offset)
     }
 }
 
 /// Records that were to be read are gone, and `failOnDataLoss` is true.
+///
+/// The text is Spark's, followed by a line for each range that is gone.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "Some data may have been lost because they are not available in Kafka any more; either the data was aged out by Kafka or the topic \
-     may have been deleted before all the data in the topic was processed. If you don't want your streaming query to fail on such cases, \
-     set the source option failOnDataLoss to false. Reason: {}",
-    .lost.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    "Some data may have been lost because they are not available in Kafka any more;\neither the data was aged out by Kafka or the topic \
+     may have been deleted before all the data in the\ntopic was processed.\nIf you don't want your streaming query to fail on such cases, \
+     set the source option failOnDataLoss to false.\nReason: {}{}",
+    self.reasons().join("\n"),
+    .lost.iter().map(|lost| format!("\n{lost}")).collect::<String>()
 )]
+#[non_exhaustive]
 pub struct DataLoss {
     /// What is gone, exactly.
     pub lost: Vec<LostRange>,
+    /// Whether `kafka.group.id` is set, which Spark holds against whoever has lost partitions.
+    pub has_group_id: bool,
 }
 
 impl DataLoss {
-    /// Spark's error condition.
+    /// The loss of these ranges.
+    pub fn new(lost: Vec<LostRange>) -> Self {
+        Self { lost, has_group_id: false }
+    }
+
+    /// Spark's error condition, that of the first range.
     pub fn condition(&self) -> &'static str {
-        match self.lost.first().map(|lost| lost.kind) {
-            Some(LossKind::Recreated) => "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED",
-            _ => "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE",
+        self.lost.first().map_or(LossKind::OutOfRange, |lost| lost.kind).condition()
+    }
+
+    /// Spark's reasons: one for all partitions that were not found or were deleted, one for each other range.
+    fn reasons(&self) -> Vec<String> {
+        let is_shared = |kind| matches!(kind, LossKind::InitialOffsetNotFound | LossKind::PartitionDeleted);
+        let mut told = Vec::new();
+        let mut reasons = Vec::new();
+        for lost in &self.lost {
+            if !(is_shared(lost.kind) && told.contains(&lost.kind)) {
+                reasons.push(self.reason(lost));
+            }
+            if !told.contains(&lost.kind) {
+                told.push(lost.kind);
+            }
         }
+        reasons
+    }
+
+    fn reason(&self, lost: &LostRange) -> String {
+        let partition = lost.partition();
+        let OffsetRange { from_offset, until_offset, .. } = lost.range;
+        match lost.kind {
+            LossKind::OutOfRange => format!(
+                "Could not read records in offset [{from_offset}, {}) for topic partition {partition}",
+                lost.wanted_until_offset
+            ),
+            LossKind::InitialOffsetNotFound => format!(
+                "Cannot find initial offsets for partitions {}. They may have been deleted.",
+                self.partitions(lost.kind)
+            ),
+            LossKind::AddedPartition => format!("Added partition {partition} starts from {until_offset} instead of 0."),
+            LossKind::PartitionDeleted => format!(
+                "Partitions {} have been deleted.{}",
+                self.partitions(lost.kind),
+                if self.has_group_id { GROUP_ID_NOTE } else { "" }
+            ),
+            LossKind::OffsetChanged => offset_changed(&partition, until_offset, from_offset),
+            LossKind::Recreated if (0..from_offset).contains(&lost.log_end_offset) => {
+                offset_changed(&partition, from_offset, lost.log_end_offset)
+            }
+            LossKind::Recreated => {
+                format!("The topic of partition {partition} was deleted and created again after offset {from_offset}.")
+            }
+        }
+    }
+
+    fn partitions(&self, kind: LossKind) -> String {
+        let partitions: BTreeSet<_> =
+            self.lost.iter().filter(|lost| lost.kind == kind).map(LostRange::partition).collect();
+        partition_set(&partitions)
+    }
+}
+
+fn offset_changed(partition: &TopicPartition, from: i64, to: i64) -> String {
+    format!(
+        "Partition {partition} offset was changed from {from} to {to}.\nThis could be either 1) a user error that the start offset is set \
+         beyond available offset when starting query, or 2) the kafka topic-partition is deleted and re-created."
+    )
+}
+
+/// What Spark adds when partitions were deleted and `kafka.group.id` is set.
+const GROUP_ID_NOTE: &str = "\nKafka option 'kafka.group.id' has been set on this query, it is\nnot recommended to set this option. This \
+     option is unsafe to use since multiple concurrent\nqueries or sources using the same group id will interfere with each other as they \
+     are part\nof the same consumer group. Restarted queries may also suffer interference from the\nprevious run having the same group id. \
+     The user should have only one query per group id,\nand/or set the option 'kafka.session.timeout.ms' to be very small so that the Kafka\n\
+     consumers from the previous query are marked dead by the Kafka group coordinator before the\nrestarted query starts running.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(partition: i32, kind: LossKind, from_offset: i64, until_offset: i64, log: (i64, i64)) -> LostRange {
+        let range = OffsetRange { topic: "t".to_owned(), partition, from_offset, until_offset };
+        let (log_start_offset, log_end_offset) = log;
+        LostRange { range, kind, wanted_until_offset: until_offset, log_start_offset, log_end_offset }
+    }
+
+    /// What follows on Spark's sentence, line by line.
+    fn after_reason(loss: &DataLoss) -> Vec<String> {
+        let text = loss.to_string();
+        let sentence = "Some data may have been lost because they are not available in Kafka any more;\neither the data was aged out by Kafka \
+            or the topic may have been deleted before all the data in the\ntopic was processed.\nIf you don't want your streaming query to \
+            fail on such cases, set the source option failOnDataLoss to false.\nReason: ";
+        let rest = text.strip_prefix(sentence).unwrap_or_else(|| panic!("{text}"));
+        rest.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn each_kind_has_sparks_reason_and_the_exact_range() {
+        let range = LostRange { wanted_until_offset: 100, ..lost(0, LossKind::OutOfRange, 10, 60, (60, 100)) };
+        assert_eq!(
+            after_reason(&DataLoss::new(vec![range])),
+            [
+                "Could not read records in offset [10, 100) for topic partition t-0",
+                "t-0: [10, 60) is gone, 50 offsets; the log holds [60, 100)"
+            ]
+        );
+        let found = |kind, from, until, log| after_reason(&DataLoss::new(vec![lost(0, kind, from, until, log)]));
+        assert_eq!(
+            found(LossKind::AddedPartition, 0, 10, (10, 20)),
+            [
+                "Added partition t-0 starts from 10 instead of 0.",
+                "t-0: [0, 10) is gone, 10 offsets; the log holds [10, 20)"
+            ]
+        );
+        let causes = "This could be either 1) a user error that the start offset is set beyond available offset when starting query, or 2) the \
+            kafka topic-partition is deleted and re-created.";
+        assert_eq!(
+            found(LossKind::OffsetChanged, 10, 25, (0, 10)),
+            [
+                "Partition t-0 offset was changed from 25 to 10.",
+                causes,
+                "t-0: [10, 25) is gone, 15 offsets; the log holds [0, 10)"
+            ]
+        );
+        assert_eq!(
+            found(LossKind::Recreated, 50, 50, (0, 20)),
+            [
+                "Partition t-0 offset was changed from 50 to 20.",
+                causes,
+                "t-0: everything from 50 on is gone; the topic was deleted and created again"
+            ]
+        );
+        assert_eq!(
+            found(LossKind::Recreated, 50, 80, (-1, -1)),
+            [
+                "The topic of partition t-0 was deleted and created again after offset 50.",
+                "t-0: [50, 80) is gone, 30 offsets; the topic was deleted and created again"
+            ]
+        );
+        assert_eq!(
+            found(LossKind::InitialOffsetNotFound, 0, 7, (-1, -1)),
+            [
+                "Cannot find initial offsets for partitions Set(t-0). They may have been deleted.",
+                "t-0: [0, 7) is gone, 7 offsets; what the log holds could not be had"
+            ]
+        );
+    }
+
+    #[test]
+    fn deleted_partitions_share_a_reason_that_grows_with_a_group_id() {
+        let deleted = |partition| lost(partition, LossKind::PartitionDeleted, 6, 6, (-1, -1));
+        let mut loss = DataLoss::new(vec![deleted(0), deleted(1), lost(2, LossKind::OffsetChanged, 1, 2, (0, 1))]);
+        assert_eq!(loss.condition(), "KAFKA_DATA_LOSS.PARTITIONS_DELETED");
+        let lines = after_reason(&loss);
+        assert_eq!(lines[0], "Partitions Set(t-0, t-1) have been deleted.");
+        assert_eq!(lines[1], "Partition t-2 offset was changed from 2 to 1.");
+        assert_eq!(lines[3], "t-0: everything from 6 on is gone; so is the partition");
+        assert_eq!(lines.len(), 6);
+
+        // As golden f11 has it, to the letter.
+        loss.has_group_id = true;
+        let lines = after_reason(&loss);
+        assert_eq!(
+            lines[1..9],
+            [
+                "Kafka option 'kafka.group.id' has been set on this query, it is",
+                "not recommended to set this option. This option is unsafe to use since multiple concurrent",
+                "queries or sources using the same group id will interfere with each other as they are part",
+                "of the same consumer group. Restarted queries may also suffer interference from the",
+                "previous run having the same group id. The user should have only one query per group id,",
+                "and/or set the option 'kafka.session.timeout.ms' to be very small so that the Kafka",
+                "consumers from the previous query are marked dead by the Kafka group coordinator before the",
+                "restarted query starts running.",
+            ]
+        );
     }
 }

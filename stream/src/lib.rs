@@ -38,24 +38,33 @@
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 
 mod batch;
-mod commit;
+mod bounded;
+mod checkpoint;
 mod error;
 mod filter;
 mod offset;
+mod offset_store;
 mod options;
-mod plan;
+mod planner;
+mod query;
 mod read;
 mod sink;
 mod strategy;
 
 pub use batch::{PlannedBatch, ProcessedBatch};
-pub use commit::CommitOutcome;
+pub use checkpoint::{CheckpointError, CheckpointErrorKind, IdList};
 pub use error::{DataLoss, Error, LossKind, LostRange, ReadError, ReadErrorKind, Result, SinkError};
 pub use filter::{BoundFilter, BytesColumn, Filter, IntColumn, LikeError, WhereError};
+use offset::Offsets;
 pub use offset::{OffsetRange, OffsetRangeLimit, PartitionTimestamps, SourceOffset};
-pub use options::{OptionError, StartingOffsetsByTimestampStrategy, StreamOptions, client_config};
+pub use offset_store::{CommitOutcome, GroupStore, OffsetStore, StoreCommit, StoreFuture, StoredOffset, StoredOffsets};
+pub use options::{
+    OffsetOutOfRange, OptionError, StartingOffsetsByTimestampStrategy, StreamOptions, StreamOptionsBuilder,
+    TomlOptions, client_config,
+};
 pub use ottla_client::{BudgetHeld, Client, FetchErrorKind, TopicPartition};
 pub use ottla_protocol::record::{BatchError, BatchHeader, Header, Headers, Record, TimestampType};
+pub use query::{BoxError, MicroBatch, MicroBatchReader, Trigger, TriggerError};
 pub use read::{BatchReader, KeptBatch, RangeCounts, RangeOutcome, ReadBatch, ReadProgress, ReadSettings};
 pub use sink::{JsonRow, LineFormat, LineSink, NullSink, RecordWriter, Sink};
 pub use strategy::ConsumerStrategy;

@@ -93,6 +93,19 @@ fn check_topic(option: &str, name: &str) -> Result<(), OptionError> {
     )))
 }
 
+impl PartialEq for ConsumerStrategy {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Assign(mine), Self::Assign(theirs)) => mine == theirs,
+            (Self::Subscribe(mine), Self::Subscribe(theirs)) => mine == theirs,
+            (Self::SubscribePattern(mine), Self::SubscribePattern(theirs)) => mine.as_str() == theirs.as_str(),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for ConsumerStrategy {}
+
 impl fmt::Display for ConsumerStrategy {
     /// As Spark's progress shows it: `Subscribe[a, b]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

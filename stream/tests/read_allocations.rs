@@ -66,7 +66,7 @@ struct OnThreadWriter(ThreadId);
 impl Sink for OnThread {
     type Writer = OnThreadWriter;
 
-    fn writer(&self, _range: &OffsetRange) -> Result<OnThreadWriter, SinkError> {
+    fn writer(&self, _range: &OffsetRange, _include_headers: bool) -> Result<OnThreadWriter, SinkError> {
         Ok(OnThreadWriter(self.0))
     }
 

@@ -6,6 +6,7 @@ pub(crate) use bench::{BenchArgs, BenchCommand, BenchDecodeArgs, BenchFetchArgs}
 
 use crate::failure::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ottla_stream::TomlOptions;
 use std::{
     io::Read,
     path::{Path, PathBuf},
@@ -166,16 +167,16 @@ pub(crate) struct SourceArgs {
     /// Add the column headers to the JSON lines [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     include_headers: Option<String>,
-    /// Checked, and without effect: each partition is read as one range
+    /// Split the ranges until there are about so many, to read them side by side [default: one for each partition]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     min_partitions: Option<String>,
-    /// Checked, and without effect: each partition is read as one range
+    /// Split ranges that span more offsets than this
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     max_records_per_partition: Option<String>,
 }
 
 impl SourceArgs {
-    fn pairs(&self) -> impl Iterator<Item = (String, String)> {
+    pub(crate) fn pairs(&self) -> Vec<(String, String)> {
         [
             ("subscribe", &self.subscribe),
             ("subscribePattern", &self.subscribe_pattern),
@@ -194,6 +195,7 @@ impl SourceArgs {
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)))
+        .collect()
     }
 }
 
@@ -279,25 +281,39 @@ pub(crate) fn sentence(error: &clap::Error) -> String {
 }
 
 impl Common {
-    /// All options by name: the file's, then the flags', then those of `-X`; where one is given twice the last counts.
-    pub(crate) fn pairs(&self, source: Option<&SourceArgs>) -> Result<Vec<(String, String)>, Failure> {
-        let mut pairs = Vec::new();
-        if let Some(file) = &self.config {
-            pairs.extend(file_pairs(file)?);
-            // A job's file serves the commands that read nothing as well: what it says of reading is not theirs.
-            pairs.retain(|(key, _)| source.is_some() || is_client_setting(key));
+    /// The options of a command that reads no source. A job's file serves it as well: what that says of reading is not its.
+    pub(crate) fn client_pairs(&self) -> Result<Vec<(String, String)>, Failure> {
+        let mut pairs = self.file()?.common;
+        pairs.retain(|(key, _)| is_client_setting(key));
+        self.add_own(&mut pairs, &[])?;
+        Ok(pairs)
+    }
+
+    /// All options of each source by name: the file's, then the flags', then those of `-X`; where one is given twice the last counts.
+    pub(crate) fn sources(&self, flags: &[(String, String)]) -> Result<Vec<Vec<(String, String)>>, Failure> {
+        let mut sources: Vec<_> = self.file()?.sources().collect();
+        for pairs in &mut sources {
+            self.add_own(pairs, flags)?;
         }
+        Ok(sources)
+    }
+
+    fn file(&self) -> Result<TomlOptions, Failure> {
+        self.config.as_deref().map_or_else(|| Ok(TomlOptions::default()), read_config)
+    }
+
+    fn add_own(&self, pairs: &mut Vec<(String, String)>, flags: &[(String, String)]) -> Result<(), Failure> {
         if let Some(servers) = &self.bootstrap_servers {
             pairs.push(("kafka.bootstrap.servers".to_owned(), servers.clone()));
         }
-        pairs.extend(source.into_iter().flat_map(SourceArgs::pairs));
+        pairs.extend_from_slice(flags);
         for option in &self.options {
             let Some((key, value)) = option.split_once('=') else {
                 return Err(Failure::usage(format!("-X '{option}' is not KEY=VALUE")));
             };
             pairs.push((key.to_owned(), value.to_owned()));
         }
-        Ok(pairs)
+        Ok(())
     }
 }
 
@@ -308,8 +324,8 @@ fn is_client_setting(key: &str) -> bool {
 /// No list of options is longer; a device may be.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
-/// The options of a TOML file; tables nest by dots: `kafka.bootstrap.servers = "h:9092"`.
-fn file_pairs(path: &Path) -> Result<Vec<(String, String)>, Failure> {
+/// The options of a TOML file.
+fn read_config(path: &Path) -> Result<TomlOptions, Failure> {
     let wrong = |reason: String| Failure::usage(format!("--config {}: {reason}", path.display()));
     let mut text = String::new();
     let opened = std::fs::File::open(path).and_then(|file| file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text));
@@ -317,31 +333,8 @@ fn file_pairs(path: &Path) -> Result<Vec<(String, String)>, Failure> {
     if text.len() as u64 > CONFIG_BYTES_MAX {
         return Err(wrong(format!("it has more than {CONFIG_BYTES_MAX} bytes")));
     }
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        let line = error.span().map_or(1, |span| 1 + text.get(..span.start).unwrap_or_default().matches('\n').count());
-        wrong(format!("line {line}: {}", error.message()))
-    })?;
-    let mut pairs = Vec::new();
-    flatten("", &toml::Value::Table(table), &mut pairs).map_err(wrong)?;
-    Ok(pairs)
-}
-
-fn flatten(name: &str, value: &toml::Value, pairs: &mut Vec<(String, String)>) -> Result<(), String> {
-    let text = match value {
-        toml::Value::Table(table) => {
-            for (key, value) in table {
-                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
-                flatten(&name, value, pairs)?;
-            }
-            return Ok(());
-        }
-        toml::Value::String(text) => text.clone(),
-        toml::Value::Integer(number) => number.to_string(),
-        toml::Value::Boolean(flag) => flag.to_string(),
-        _ => return Err(format!("'{name}' must be a string, a whole number or a boolean")),
-    };
-    pairs.push((name.to_owned(), text));
-    Ok(())
+    let file = TomlOptions::parse(&text).map_err(|error| wrong(error.to_string()))?;
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -390,7 +383,7 @@ mod tests {
             file.path().to_str().unwrap(),
         ]);
         let Command::Read(read) = &cli.command else { panic!() };
-        let pairs = cli.common.pairs(Some(&read.source)).unwrap();
+        let pairs = cli.common.sources(&read.source.pairs()).unwrap().remove(0);
         let values = |name: &str| {
             pairs.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>()
         };
@@ -405,8 +398,8 @@ mod tests {
     fn mistakes_in_the_file_name_the_line() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "subscribe = \"a\"\nx = = 1\n").unwrap();
-        assert!(file_pairs(file.path()).unwrap_err().to_string().contains("line 2"));
+        assert!(read_config(file.path()).unwrap_err().to_string().contains("line 2"));
         std::fs::write(file.path(), "subscribe = [1]\n").unwrap();
-        assert!(file_pairs(file.path()).unwrap_err().to_string().contains("'subscribe' must be a string"));
+        assert!(read_config(file.path()).unwrap_err().to_string().contains("'subscribe' must be a string"));
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn parallelism(common: &Common) -> usize {
 
 /// The client settings of a command that reads no source.
 pub(crate) fn client_config(common: &Common) -> Result<ClientConfig, Failure> {
-    let (config, warnings) = ottla_stream::client_config(common.pairs(None)?)?;
+    let (config, warnings) = ottla_stream::client_config(common.client_pairs()?)?;
     warnings.iter().for_each(|warning| warn(common.json, warning));
     Ok(config)
 }
@@ -71,7 +71,13 @@ pub(crate) fn warn_of_memory(client: &Client, json: bool) {
 
 /// The options of a source, its warnings told.
 pub(crate) fn source_options(common: &Common, source: &SourceArgs) -> Result<StreamOptions, Failure> {
-    let options = StreamOptions::from_pairs(common.pairs(Some(source))?)?;
+    let mut sources = common.sources(&source.pairs())?;
+    let (Some(pairs), true) = (sources.pop(), sources.is_empty()) else {
+        return Err(Failure::usage(
+            "--config names several [[source]]s, and this command reads one: `ottla run` reads a union",
+        ));
+    };
+    let options = StreamOptions::from_pairs(pairs)?;
     options.warnings.iter().for_each(|warning| warn(common.json, warning));
     Ok(options)
 }
@@ -88,6 +94,7 @@ pub(crate) async fn plan(
     }
     let mut settings = ReadSettings::default();
     settings.fail_on_data_loss = options.fail_on_data_loss;
+    settings.include_headers = options.include_headers;
     settings.parallelism = parallelism(common);
     Ok((client, batch, settings))
 }

@@ -26,7 +26,7 @@ pub(crate) async fn run(common: &Common, args: &ReadArgs) -> Result<(), Failure>
     let work = async {
         let (client, batch, mut settings) = plan(common, &options).await?;
         settings.records_max = args.max_records;
-        let processed = process(&client, batch, &filter, args.format, options.include_headers, &settings).await?;
+        let processed = process(&client, batch, &filter, args.format, &settings).await?;
         // Before anything else can fail: a loss is never silent.
         processed.lost().iter().for_each(|lost| warn(common.json, lost));
         warn_of_memory(&client, common.json);
@@ -71,14 +71,13 @@ async fn process(
     batch: PlannedBatch,
     filter: &Filter,
     format: Format,
-    include_headers: bool,
     settings: &ReadSettings,
 ) -> Result<ProcessedBatch, Failure> {
     let progress = ReadProgress::shared();
     let offsets = batch.offset_ranges().map(|range| range.size().unsigned_abs()).sum();
     let _bar = Bar::follow(progress.clone(), offsets);
     let lines = match format {
-        Format::Json => LineFormat::Json { include_headers },
+        Format::Json => LineFormat::Json,
         Format::Value => LineFormat::Value,
         Format::None => return Ok(batch.process(client, filter, &NullSink, settings, &progress).await?),
     };

@@ -9,7 +9,7 @@ use ottla_protocol::{
     ErrorCode, Message, Uuid,
     message::{OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic},
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// How long a topic that the coordinator does not know is believed to be on its way.
 const UNKNOWN_TOPIC_LIMIT: Duration = Duration::from_secs(5);
@@ -45,11 +45,11 @@ impl Client {
         let mut missing = offsets.clone();
         let mut backoff = self.retry_backoff();
         loop {
-            let round = self
-                .with_coordinator(group, deadline, "committing the offsets", async |connection: &Connection| {
-                    self.commit_once(connection, group, &missing, topic_ids, deadline).await
-                })
-                .await?;
+            let commit = |connection: Arc<Connection>| {
+                let missing = &missing;
+                async move { self.commit_once(&connection, group, missing, topic_ids, deadline).await }
+            };
+            let round = self.with_coordinator(group, deadline, "committing the offsets", commit).await?;
             let gone = unknown_until.left().is_zero();
             for (partition, code) in round {
                 let unknown = matches!(code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::UNKNOWN_TOPIC_ID);

@@ -14,9 +14,16 @@ const SEVERAL_KEYS_SINCE: i16 = 4;
 
 impl Client {
     /// Calls the group's coordinator. `call` says [`Answer::Retry`] for what another try, here or at another coordinator, may better.
-    pub(super) async fn with_coordinator<T, F>(&self, group: &str, deadline: Deadline, what: &str, call: F) -> Result<T>
+    pub(super) async fn with_coordinator<T, F, A>(
+        &self,
+        group: &str,
+        deadline: Deadline,
+        what: &str,
+        call: F,
+    ) -> Result<T>
     where
-        F: AsyncFn(&Connection) -> Result<Answer<T>>,
+        F: Fn(Arc<Connection>) -> A,
+        A: Future<Output = Result<Answer<T>>>,
     {
         let mut backoff = self.retry_backoff();
         let what = || format!("{what} of group '{group}'");
@@ -37,16 +44,16 @@ impl Client {
         }
     }
 
-    async fn try_coordinator<T, F>(&self, group: &str, deadline: Deadline, call: &F) -> Result<Answer<T>>
+    async fn try_coordinator<T, F, A>(&self, group: &str, deadline: Deadline, call: &F) -> Result<Answer<T>>
     where
-        F: AsyncFn(&Connection) -> Result<Answer<T>>,
+        F: Fn(Arc<Connection>) -> A,
+        A: Future<Output = Result<Answer<T>>>,
     {
         let broker = match self.cached_coordinator(group) {
             Some(broker) => broker,
             None => self.find_coordinator(group, deadline).await?,
         };
-        let connection: Arc<Connection> = self.control(&broker, deadline).await?;
-        call(&connection).await
+        call(self.control(&broker, deadline).await?).await
     }
 
     fn cached_coordinator(&self, group: &str) -> Option<BrokerName> {

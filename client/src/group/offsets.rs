@@ -9,7 +9,10 @@ use ottla_protocol::{
         OffsetFetchResponse,
     },
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// From this version on a request names several groups (KIP-709).
 const SEVERAL_GROUPS_SINCE: i16 = 8;
@@ -35,7 +38,8 @@ impl Client {
         partitions: Option<&[TopicPartition]>,
     ) -> Result<CommittedOffsets> {
         let deadline = self.api_deadline();
-        self.with_coordinator(group, deadline, "looking up the committed offsets", async |connection: &Connection| {
+        let look_up = |connection: Arc<Connection>| async move {
+            let connection = &*connection;
             let version = connection.version::<OffsetFetchRequest>(NAMES_UNTIL)?;
             let request = request(group, partitions, version);
             let response = connection.call_version(&request, version, deadline).await?;
@@ -68,8 +72,8 @@ impl Client {
                 return Ok(Answer::Retry(Error::Unanswered { api, subject, broker }));
             }
             Ok(Answer::Done(committed))
-        })
-        .await
+        };
+        self.with_coordinator(group, deadline, "looking up the committed offsets", look_up).await
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) fn partition_numbers(text: &str) -> Result<BTreeMap<String, BTreeMap<
 
 /// Reads the option `assign`: `{"topic":[0,2]}`.
 pub(crate) fn assignment(text: &str) -> Result<BTreeMap<String, BTreeSet<i32>>, OptionError> {
-    if !text.starts_with('{') {
+    if !text.trim_start().starts_with('{') {
         return Err(OptionError::new(format!(
             "No topicpartitions to assign as specified value for option 'assign' is '{text}'"
         )));

@@ -22,12 +22,16 @@ pub enum OffsetRangeLimit {
     SpecificTimestamp(PartitionTimestamps),
     /// The first offset whose record is as late as this, in milliseconds since the epoch, in every partition.
     GlobalTimestamp(i64),
+    /// What the commit group has committed; the log start where it has committed nothing. For starts only.
+    Group,
 }
 
 impl OffsetRangeLimit {
-    /// Reads `startingOffsets` or `endingOffsets`: `earliest`, `latest` (any case), or Spark's JSON, in which topics stay as written.
-    pub(crate) fn parse_offsets(text: &str) -> Result<Self, OptionError> {
+    /// Reads `startingOffsets` or `endingOffsets`, as `option` says: `earliest`, `latest` (any case), or Spark's JSON, in which topics stay
+    /// as written. A start may be `group`.
+    pub(crate) fn parse_offsets(option: &str, text: &str) -> Result<Self, OptionError> {
         match text.trim() {
+            word if option == "startingOffsets" && word.eq_ignore_ascii_case("group") => Ok(Self::Group),
             word if word.eq_ignore_ascii_case("earliest") => Ok(Self::Earliest),
             word if word.eq_ignore_ascii_case("latest") => Ok(Self::Latest),
             json if json.starts_with('{') => json.parse().map(Self::Specific),
@@ -103,13 +107,15 @@ mod tests {
 
     #[test]
     fn s_c01_keywords_in_any_case_and_topics_as_written() {
-        assert_eq!(OffsetRangeLimit::parse_offsets("LATEST"), Ok(OffsetRangeLimit::Latest));
-        assert_eq!(OffsetRangeLimit::parse_offsets(" Earliest "), Ok(OffsetRangeLimit::Earliest));
-        let Ok(OffsetRangeLimit::Specific(offsets)) = OffsetRangeLimit::parse_offsets(r#"{"TopicA":{"0":3}}"#) else {
+        assert_eq!(OffsetRangeLimit::parse_offsets("startingOffsets", "LATEST"), Ok(OffsetRangeLimit::Latest));
+        assert_eq!(OffsetRangeLimit::parse_offsets("startingOffsets", " Earliest "), Ok(OffsetRangeLimit::Earliest));
+        let Ok(OffsetRangeLimit::Specific(offsets)) =
+            OffsetRangeLimit::parse_offsets("startingOffsets", r#"{"TopicA":{"0":3}}"#)
+        else {
             panic!()
         };
         assert_eq!(offsets.iter().collect::<Vec<_>>(), [(TopicPartition::new("TopicA", 0), 3)]);
-        let error = OffsetRangeLimit::parse_offsets("first").unwrap_err().to_string();
+        let error = OffsetRangeLimit::parse_offsets("startingOffsets", "first").unwrap_err().to_string();
         assert!(error.contains("got first"), "{error}");
     }
 

@@ -3,6 +3,7 @@
 mod json;
 mod limit;
 mod range;
+mod reader;
 pub(crate) mod source_offset;
 
 pub use limit::{OffsetRangeLimit, PartitionTimestamps};
@@ -11,3 +12,7 @@ pub use source_offset::SourceOffset;
 
 pub(crate) use json::assignment;
 pub(crate) use limit::looks_like_seconds;
+pub(crate) use reader::{End, Latest, OffsetReader};
+
+/// The next offset to read of each partition.
+pub(crate) type Offsets = std::collections::BTreeMap<ottla_client::TopicPartition, i64>;

@@ -1,22 +1,25 @@
 //! What a read is told: Spark's options by their names, checked in Spark's order and parsed once, into types.
 
+mod bounds;
+mod builder;
+mod client;
 mod error;
 mod names;
+mod toml;
 mod values;
 
+pub use builder::StreamOptionsBuilder;
 pub use error::OptionError;
+pub use toml::TomlOptions;
 
-use crate::{
-    ConsumerStrategy, OffsetRangeLimit, SourceOffset,
-    offset::{
-        assignment,
-        source_offset::{EARLIEST, LATEST},
-    },
-};
+use crate::{ConsumerStrategy, OffsetRangeLimit, offset::assignment};
+use bounds::{bounded_starting, by_timestamp_strategy, check_bounds, ending, refuse_ending, starting};
+use client::client;
 use names::Pairs;
-use ottla_client::{ClientConfig, SettingEffect, TopicPartition};
-use std::{collections::BTreeSet, time::Duration};
-use values::{boolean, duration, long, positive};
+use ottla_client::{ClientConfig, TopicPartition};
+use std::time::Duration;
+pub(crate) use values::duration;
+use values::{boolean, long, positive};
 
 /// What a start timestamp that no record reaches means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -28,43 +31,80 @@ pub enum StartingOffsetsByTimestampStrategy {
     Latest,
 }
 
-/// The options of a bounded read.
-#[derive(Clone, Debug)]
+/// What a stored offset outside of the log means (`ottla.offsetOutOfRange`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OffsetOutOfRange {
+    /// It is an error.
+    Fail,
+    /// The partition is read from the log's start, with a warning that counts what is gone.
+    Earliest,
+    /// The partition is read from the log's end, with a warning that counts what is passed over.
+    Latest,
+}
+
+/// The options of a source: of a bounded read ([`from_pairs`](Self::from_pairs)) or of a stream
+/// ([`stream_from_pairs`](Self::stream_from_pairs)).
+#[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct StreamOptions {
     /// `kafka.*`: how brokers are reached.
     pub client: ClientConfig,
     /// `subscribe`, `subscribePattern` or `assign`.
     pub strategy: ConsumerStrategy,
-    /// `startingTimestamp`, `startingOffsetsByTimestamp` or `startingOffsets`, the first of them that is given. Default earliest.
+    /// `startingTimestamp`, `startingOffsetsByTimestamp` or `startingOffsets`, the first of them that is given. Default earliest in a bounded
+    /// read, latest in a stream, where it counts for the very first start only.
     pub starting: OffsetRangeLimit,
     /// `startingOffsetsByTimestampStrategy`. Default `error`.
     pub starting_by_timestamp_strategy: StartingOffsetsByTimestampStrategy,
-    /// `endingTimestamp`, `endingOffsetsByTimestamp` or `endingOffsets`, the first of them that is given. Default latest.
+    /// `endingTimestamp`, `endingOffsetsByTimestamp` or `endingOffsets`, the first of them that is given. Default latest, which it always is
+    /// in a stream.
     pub ending: OffsetRangeLimit,
     /// `failOnDataLoss`. Default true.
     pub fail_on_data_loss: bool,
     /// `includeHeaders`. Default false.
     pub include_headers: bool,
+    /// `maxOffsetsPerTrigger`: a batch of a stream spans about so many offsets, shared among the partitions by how much each has. Default: no
+    /// limit.
+    pub max_offsets_per_trigger: Option<i64>,
+    /// `minOffsetsPerTrigger`: a stream waits for so many offsets before it makes a batch, for `max_trigger_delay` at most. Default: none.
+    pub min_offsets_per_trigger: Option<i64>,
+    /// `maxTriggerDelay`. Default 15 min.
+    pub max_trigger_delay: Duration,
+    /// `minPartitions`: ranges are split until there are about so many. Default: a range a partition.
+    pub min_partitions: Option<i64>,
+    /// `maxRecordsPerPartition`: ranges that span more offsets are split. Default: a range a partition.
+    pub max_records_per_partition: Option<i64>,
+    /// `fetchOffset.numRetries`: how often a look-up of partitions or offsets is tried, the first time counted. Default 3.
+    pub fetch_offset_num_retries: u32,
+    /// `fetchOffset.retryIntervalMs`: the pause between two tries. Default 1 s.
+    pub fetch_offset_retry_interval: Duration,
+    /// `kafkaConsumer.pollTimeoutMs`, if it is given: how long a range may give nothing before that is an error. Default 120 s; 512 ms in
+    /// continuous mode, where it is no error.
+    pub poll_timeout: Option<Duration>,
     /// `kafka.consumer.commit.groupid`: the group that the end offsets are committed to.
     pub commit_group: Option<String>,
+    /// `ottla.offsetOutOfRange`: what stored offsets outside of the log mean. Default `fail` when `failOnDataLoss` is true, else `earliest`.
+    pub offset_out_of_range: Option<OffsetOutOfRange>,
+    /// `checkpointLocation`: the directory that a stream keeps its state in.
+    pub checkpoint_location: Option<String>,
+    /// `queryName`: a stream's name in its progress.
+    pub query_name: Option<String>,
+    /// Whether `kafka.group.id` was given, of which Spark's messages speak.
+    pub(crate) custom_group_id: bool,
     /// What was accepted but does not do what the user may think, a sentence each.
     pub warnings: Vec<String>,
+}
+
+/// What the options are for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Bounded,
+    Stream,
 }
 
 /// Options that Spark accepts in bounded reads without an effect.
 const STREAM_ONLY: &[&str] =
     &["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "checkpointLocation", "queryName"];
-/// Options that are checked and then have no effect here, each with what happens instead.
-const CHECKED_ONLY: &[(&str, &str)] = &[
-    ("minPartitions", "each partition is read as one range"),
-    ("maxRecordsPerPartition", "each partition is read as one range"),
-    ("fetchOffset.numRetries", "look-ups are tried until kafka.default.api.timeout.ms has passed"),
-    ("fetchOffset.retryIntervalMs", "the pauses are those of kafka.retry.backoff.ms and kafka.retry.backoff.max.ms"),
-    ("groupIdPrefix", "no group is joined to read"),
-];
-/// The client setting under which the listener that people pair with Spark takes its group.
-const COMMIT_GROUP: &str = "consumer.commit.groupid";
 
 impl StreamOptions {
     /// Reads the options of a bounded read (Spark's `spark.read`). Names compare without case; of an option given twice the last counts.
@@ -86,49 +126,139 @@ impl StreamOptions {
     pub fn from_pairs<K: AsRef<str>, V: AsRef<str>>(
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Self, OptionError> {
-        let pairs = Pairs::new(pairs)?;
-        let starting = starting(&pairs)?;
-        let ending = ending(&pairs)?;
-        let strategy = strategy(&pairs)?;
-        check_counts(&pairs)?;
+        Self::parse(&Pairs::new(pairs)?, Use::Bounded)
+    }
+
+    /// Reads the options of a stream (Spark's `spark.readStream`). What Spark finds only when the query runs, as JSON that is none, is found
+    /// here already.
+    ///
+    /// ```
+    /// use ottla_stream::{OffsetRangeLimit, StreamOptions};
+    ///
+    /// let options = StreamOptions::stream_from_pairs([
+    ///     ("kafka.bootstrap.servers", "localhost:9092"),
+    ///     ("subscribe", "logs"),
+    ///     ("maxOffsetsPerTrigger", "100000"),
+    /// ])?;
+    /// assert_eq!(options.starting, OffsetRangeLimit::Latest);
+    /// assert_eq!(options.max_offsets_per_trigger, Some(100_000));
+    /// # Ok::<(), ottla_stream::OptionError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first mistake in Spark's order of validation; unknown names before all others.
+    pub fn stream_from_pairs<K: AsRef<str>, V: AsRef<str>>(
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Self, OptionError> {
+        Self::parse(&Pairs::new(pairs)?, Use::Stream)
+    }
+
+    /// Options in typed form.
+    pub fn builder() -> StreamOptionsBuilder {
+        StreamOptionsBuilder::default()
+    }
+
+    fn parse(pairs: &Pairs, usage: Use) -> Result<Self, OptionError> {
+        let (start, end) = match usage {
+            Use::Bounded => (Some(bounded_starting(pairs)?), ending(pairs)?),
+            Use::Stream => {
+                refuse_ending(pairs)?;
+                (None, OffsetRangeLimit::Latest)
+            }
+        };
+        let strategy = strategy(pairs)?;
+        let min_partitions = pairs.get("minPartitions").map(|value| positive("minPartitions", value)).transpose()?;
+        // As Spark spells it.
+        let max_records = pairs.get("maxRecordsPerPartition").map(|value| positive("maxrecordsperpartition", value));
+        let max_records_per_partition = max_records.transpose()?;
         let mut warnings = Vec::new();
-        let (mut client, commit_group) = client(&pairs, &mut warnings)?;
-        check_rates(&pairs)?;
-        check_bounds(&starting, &ending)?;
-        let by_timestamp_strategy = by_timestamp_strategy(&pairs)?;
-        if let Some(value) = pairs.get("kafkaConsumer.pollTimeoutMs") {
-            let ms = positive("kafkaConsumer.pollTimeoutMs", value)?;
-            client.poll_timeout = Duration::from_millis(ms.unsigned_abs());
+        let (mut client, commit_group) = client(pairs, &mut warnings)?;
+        let rate = |name: &'static str| pairs.get(name).map(|value| positive(name, value)).transpose();
+        let (min_offsets_per_trigger, max_offsets_per_trigger) =
+            (rate("minOffsetsPerTrigger")?, rate("maxOffsetsPerTrigger")?);
+        if let (Some(min), Some(max)) = (min_offsets_per_trigger, max_offsets_per_trigger)
+            && min > max
+        {
+            return Err(OptionError::new(format!(
+                "The value of minOffsetPerTrigger({min}) is higher than the maxOffsetsPerTrigger({max})."
+            )));
         }
+        let starting = match start {
+            Some(start) => start,
+            None => starting(pairs, OffsetRangeLimit::Latest)?,
+        };
+        check_bounds(&starting, &end)?;
+        if starting == OffsetRangeLimit::Group && commit_group.is_none() {
+            return Err(OptionError::new(
+                "option 'startingOffsets' is group, and no group is named: set kafka.consumer.commit.groupid (--commit-group)",
+            ));
+        }
+        let poll_timeout = match pairs.get("kafkaConsumer.pollTimeoutMs") {
+            Some(value) => Some(millis("kafkaConsumer.pollTimeoutMs", value)?),
+            None => None,
+        };
+        client.poll_timeout = poll_timeout.unwrap_or(client.poll_timeout);
         if let Some(value) = pairs.get("ottla.memory.bytes") {
             let bytes = positive("ottla.memory.bytes", value)?;
             client.memory_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         }
-        for (name, limit) in [("starting", &starting), ("ending", &ending)] {
+        for (name, limit) in [("starting", &starting), ("ending", &end)] {
             if let Some(timestamp) = limit.in_seconds() {
                 warnings.push(format!(
                     "the {name} timestamp {timestamp} is one of 1970: timestamps are in milliseconds, and this looks like seconds"
                 ));
             }
         }
-        for name in STREAM_ONLY.iter().filter(|name| pairs.get(name).is_some()) {
-            warnings.push(format!("option '{name}' is for streams; a bounded read ignores it"));
+        if usage == Use::Bounded {
+            for name in STREAM_ONLY.iter().filter(|name| pairs.get(name).is_some()) {
+                warnings.push(format!("option '{name}' is for streams; a bounded read ignores it"));
+            }
         }
-        for (name, instead) in CHECKED_ONLY.iter().filter(|(name, _)| pairs.get(name).is_some()) {
-            warnings.push(format!("option '{name}' has no effect: {instead}"));
+        if pairs.get("groupIdPrefix").is_some() {
+            warnings.push("option 'groupIdPrefix' has no effect: no group is joined to read".to_owned());
         }
         let flag = |name, default| pairs.get(name).map_or(Ok(default), |value| boolean(name, value));
         Ok(Self {
             client,
             strategy,
             starting,
-            starting_by_timestamp_strategy: by_timestamp_strategy,
-            ending,
+            starting_by_timestamp_strategy: by_timestamp_strategy(pairs)?,
+            ending: end,
             fail_on_data_loss: flag("failOnDataLoss", true)?,
             include_headers: flag("includeHeaders", false)?,
+            max_offsets_per_trigger,
+            min_offsets_per_trigger,
+            max_trigger_delay: match pairs.get("maxTriggerDelay") {
+                Some(value) => duration("maxTriggerDelay", value)?,
+                None => Duration::from_secs(15 * 60),
+            },
+            min_partitions,
+            max_records_per_partition,
+            fetch_offset_num_retries: match pairs.get("fetchOffset.numRetries") {
+                // None at all would not even ask once.
+                Some(value) => u32::try_from(not_negative("fetchOffset.numRetries", value)?.max(1)).unwrap_or(u32::MAX),
+                None => 3,
+            },
+            fetch_offset_retry_interval: match pairs.get("fetchOffset.retryIntervalMs") {
+                Some(value) => {
+                    Duration::from_millis(not_negative("fetchOffset.retryIntervalMs", value)?.unsigned_abs())
+                }
+                None => Duration::from_secs(1),
+            },
+            poll_timeout,
             commit_group,
+            offset_out_of_range: pairs.get("ottla.offsetOutOfRange").map(out_of_range).transpose()?,
+            checkpoint_location: pairs.get("checkpointLocation").map(str::to_owned),
+            query_name: pairs.get("queryName").map(str::to_owned),
+            custom_group_id: pairs.kafka.iter().any(|(key, _)| key == "group.id"),
             warnings,
         })
+    }
+
+    /// What a stored offset outside of the log means, with the default that `failOnDataLoss` gives.
+    pub(crate) fn out_of_range(&self) -> OffsetOutOfRange {
+        let default = if self.fail_on_data_loss { OffsetOutOfRange::Fail } else { OffsetOutOfRange::Earliest };
+        self.offset_out_of_range.unwrap_or(default)
     }
 }
 
@@ -148,63 +278,9 @@ pub fn client_config<K: AsRef<str>, V: AsRef<str>>(
     Ok((client, warnings))
 }
 
-/// The first of the three spellings that is given; the others are not even parsed (SPARK 4).
-fn limit(
-    pairs: &Pairs,
-    timestamp: &'static str,
-    by_timestamp: &'static str,
-    offsets: &'static str,
-    default: OffsetRangeLimit,
-) -> Result<OffsetRangeLimit, OptionError> {
-    if let Some(value) = pairs.get(timestamp) {
-        OffsetRangeLimit::parse_timestamp(value)
-    } else if let Some(value) = pairs.get(by_timestamp) {
-        OffsetRangeLimit::parse_by_timestamp(value)
-    } else {
-        pairs.get(offsets).map_or(Ok(default), OffsetRangeLimit::parse_offsets)
-    }
-}
-
-fn with_value(limit: &OffsetRangeLimit, value: i64) -> Option<TopicPartition> {
-    let OffsetRangeLimit::Specific(offsets) = limit else { return None };
-    offsets.iter().find(|(_, offset)| *offset == value).map(|(partition, _)| partition)
-}
-
-fn starting(pairs: &Pairs) -> Result<OffsetRangeLimit, OptionError> {
-    if pairs.get("startingOffsets").is_some_and(|word| word.eq_ignore_ascii_case("group")) {
-        return Err(OptionError::new(
-            "startingOffsets=group is not there yet: give the offsets that `ottla lag --json` shows as JSON",
-        ));
-    }
-    let limit =
-        limit(pairs, "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets", OffsetRangeLimit::Earliest)?;
-    if limit == OffsetRangeLimit::Latest {
-        return Err(OptionError::new("starting offset can't be latest for batch queries on Kafka"));
-    }
-    match with_value(&limit, LATEST) {
-        Some(partition) => {
-            Err(OptionError::new(format!("startingOffsets for {partition} can't be latest for batch queries on Kafka")))
-        }
-        None => Ok(limit),
-    }
-}
-
-fn ending(pairs: &Pairs) -> Result<OffsetRangeLimit, OptionError> {
-    let limit = limit(pairs, "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", OffsetRangeLimit::Latest)?;
-    if limit == OffsetRangeLimit::Earliest {
-        return Err(OptionError::new("ending offset can't be earliest for batch queries on Kafka"));
-    }
-    match with_value(&limit, EARLIEST) {
-        Some(partition) => {
-            Err(OptionError::new(format!("ending offset for {partition} can't be earliest for batch queries on Kafka")))
-        }
-        None => Ok(limit),
-    }
-}
-
 fn strategy(pairs: &Pairs) -> Result<ConsumerStrategy, OptionError> {
     const NAMES: &str = "subscribe, subscribepattern, assign. See the docs for more details.";
-    match (pairs.get("subscribe"), pairs.get("subscribePattern"), pairs.get("assign")) {
+    match (pairs.raw("subscribe"), pairs.raw("subscribePattern"), pairs.raw("assign")) {
         (Some(topics), None, None) => ConsumerStrategy::subscribe(topics),
         (None, Some(pattern), None) => ConsumerStrategy::subscribe_pattern(pattern),
         (None, None, Some(partitions)) => ConsumerStrategy::assign(assignment(partitions)?),
@@ -217,140 +293,24 @@ fn strategy(pairs: &Pairs) -> Result<ConsumerStrategy, OptionError> {
     }
 }
 
-fn check_counts(pairs: &Pairs) -> Result<(), OptionError> {
-    if let Some(value) = pairs.get("minPartitions") {
-        positive("minPartitions", value)?;
+fn not_negative(name: &'static str, value: &str) -> Result<i64, OptionError> {
+    match long(name, value)? {
+        number @ 0.. => Ok(number),
+        number => Err(OptionError::new(format!("{name} must not be negative, got {number}"))),
     }
-    if let Some(value) = pairs.get("maxRecordsPerPartition") {
-        // As Spark spells it.
-        positive("maxrecordsperpartition", value)?;
-    }
-    for name in ["fetchOffset.numRetries", "fetchOffset.retryIntervalMs"] {
-        if let Some(value) = pairs.get(name)
-            && long(name, value)? < 0
-        {
-            return Err(OptionError::new(format!("{name} must not be negative, got {value}")));
-        }
-    }
-    Ok(())
 }
 
-fn client(pairs: &Pairs, warnings: &mut Vec<String>) -> Result<(ClientConfig, Option<String>), OptionError> {
-    let deserializer = |key: &str, what: &str| {
-        OptionError::new(format!(
-            "Kafka option '{key}' is not supported as {what} are deserialized as byte arrays with ByteArrayDeserializer. Use DataFrame \
-             operations to explicitly deserialize the {what}."
-        ))
-    };
-    let mut client = ClientConfig::new(Vec::new());
-    let mut commit_group = None;
-    for (key, value) in &pairs.kafka {
-        match key.as_str() {
-            "auto.offset.reset" => {
-                return Err(OptionError::new(
-                    "\nKafka option 'auto.offset.reset' is not supported.\nInstead set the source option 'startingOffsets' to specify where \
-                     to start: which offsets are read is managed here, so that no record is missed",
-                ));
-            }
-            "key.deserializer" => return Err(deserializer(key, "keys")),
-            "value.deserializer" => return Err(deserializer(key, "values")),
-            "enable.auto.commit" => {
-                return Err(OptionError::new(
-                    "Kafka option 'enable.auto.commit' is not supported: offsets are committed only after the records were processed, never \
-                     by the clock; name the group with --commit-group",
-                ));
-            }
-            "interceptor.classes" => return Err(OptionError::new("Kafka option 'interceptor.classes' is not supported")),
-            "group.id" => warnings.push(
-                "Kafka option 'group.id' joins no group here: partitions are assigned, and offsets are committed only to the group of \
-                 --commit-group"
-                    .to_owned(),
-            ),
-            COMMIT_GROUP => commit_group = Some(value.trim().to_owned()),
-            _ => match client.set(key, value) {
-                Ok(SettingEffect::Applied) => {}
-                Ok(SettingEffect::NoEffect) => warnings.push(format!("Kafka option '{key}' has no effect here")),
-                Err(error) => return Err(OptionError::new(format!("Kafka option {error}"))),
-            },
-        }
-    }
-    if commit_group.as_deref() == Some("") {
-        return Err(OptionError::new("option 'kafka.consumer.commit.groupid' is empty: a group has a name"));
-    }
-    if client.bootstrap_servers.is_empty() {
-        return Err(OptionError::new(
-            "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer: name the brokers with -b HOST:PORT",
-        ));
-    }
-    Ok((client, commit_group))
+fn millis(name: &'static str, value: &str) -> Result<Duration, OptionError> {
+    Ok(Duration::from_millis(positive(name, value)?.unsigned_abs()))
 }
 
-fn check_rates(pairs: &Pairs) -> Result<(), OptionError> {
-    let rate = |name: &'static str| pairs.get(name).map(|value| positive(name, value)).transpose();
-    let (min, max) = (rate("minOffsetsPerTrigger")?, rate("maxOffsetsPerTrigger")?);
-    if let (Some(min), Some(max)) = (min, max)
-        && min > max
-    {
-        return Err(OptionError::new(format!(
-            "The value of minOffsetPerTrigger({min}) is higher than the maxOffsetsPerTrigger({max})."
-        )));
-    }
-    if let Some(value) = pairs.get("maxTriggerDelay") {
-        duration("maxTriggerDelay", value)?;
-    }
-    Ok(())
-}
-
-/// What two explicit ends say of each other needs no broker to be wrong (SPARK 1.1, step 8).
-fn check_bounds(starting: &OffsetRangeLimit, ending: &OffsetRangeLimit) -> Result<(), OptionError> {
-    let (what, starts, ends): (&str, SourceOffset, SourceOffset) = match (starting, ending) {
-        (OffsetRangeLimit::Specific(starts), OffsetRangeLimit::Specific(ends)) => {
-            ("offset", starts.clone(), ends.clone())
-        }
-        (OffsetRangeLimit::SpecificTimestamp(starts), OffsetRangeLimit::SpecificTimestamp(ends)) => {
-            ("timestamp", starts.clone().into_iter().collect(), ends.clone().into_iter().collect())
-        }
-        (OffsetRangeLimit::GlobalTimestamp(start), OffsetRangeLimit::GlobalTimestamp(end)) if start > end => {
-            return Err(OptionError::new(format!(
-                "The specified start timestamp {start} is greater than the end timestamp {end}."
-            )));
-        }
-        _ => return Ok(()),
-    };
-    let partitions = |offsets: &SourceOffset| offsets.iter().map(|(partition, _)| partition).collect::<BTreeSet<_>>();
-    let (start_set, end_set) = (partitions(&starts), partitions(&ends));
-    if start_set != end_set {
-        return Err(OptionError::with_condition(
-            "MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET",
-            format!(
-                "Kafka data source in batch mode needs the same topic-partitions in start and end: start {}, end {}",
-                partition_set(&start_set),
-                partition_set(&end_set)
-            ),
-        ));
-    }
-    for (partition, start) in starts.iter() {
-        let end = ends.get(&partition).unwrap_or(LATEST);
-        if start >= 0 && end >= 0 && start > end {
-            return Err(OptionError::with_condition(
-                "START_OFFSET_GREATER_THAN_END_OFFSET",
-                format!(
-                    "The specified start {what} {start} is greater than the end {what} {end} for topic {} partition {}.",
-                    partition.topic, partition.partition
-                ),
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn by_timestamp_strategy(pairs: &Pairs) -> Result<StartingOffsetsByTimestampStrategy, OptionError> {
-    let value = pairs.get("startingOffsetsByTimestampStrategy").unwrap_or("error").to_ascii_uppercase();
-    match value.as_str() {
-        "ERROR" => Ok(StartingOffsetsByTimestampStrategy::Error),
-        "LATEST" => Ok(StartingOffsetsByTimestampStrategy::Latest),
+fn out_of_range(value: &str) -> Result<OffsetOutOfRange, OptionError> {
+    match value.to_ascii_lowercase().as_str() {
+        "fail" => Ok(OffsetOutOfRange::Fail),
+        "earliest" => Ok(OffsetOutOfRange::Earliest),
+        "latest" => Ok(OffsetOutOfRange::Latest),
         _ => Err(OptionError::new(format!(
-            "No value found for '{value}': option 'startingOffsetsByTimestampStrategy' must be error or latest"
+            "option 'ottla.offsetOutOfRange' can't be '{value}': it must be fail, earliest or latest"
         ))),
     }
 }
@@ -461,10 +421,6 @@ mod tests {
             ("kafka.max.poll.records", "5"),
             ("kafka.group.id", "g"),
             ("maxOffsetsPerTrigger", "5"),
-            ("minPartitions", "8"),
-            ("maxRecordsPerPartition", "1000"),
-            ("fetchOffset.numRetries", "3"),
-            ("fetchOffset.retryIntervalMs", "10"),
             ("groupIdPrefix", "p"),
         ];
         let warnings = options(&without_effect).unwrap().warnings;

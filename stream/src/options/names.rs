@@ -22,6 +22,7 @@ const KNOWN: &[&str] = &[
     "minOffsetsPerTrigger",
     "minPartitions",
     "ottla.memory.bytes",
+    "ottla.offsetOutOfRange",
     "queryName",
     "startingOffsets",
     "startingOffsetsByTimestamp",
@@ -64,6 +65,11 @@ impl Pairs {
     /// The names given, `kafka.*` apart.
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.named.keys().copied()
+    }
+
+    /// The value of an option as it was given, for messages that show it.
+    pub(super) fn raw(&self, name: &'static str) -> Option<&str> {
+        self.named.get(name).map(String::as_str)
     }
 
     /// The trimmed value of an option, by its documented name.

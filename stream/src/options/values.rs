@@ -26,7 +26,7 @@ pub(super) fn boolean(name: &str, value: &str) -> Result<bool, OptionError> {
 }
 
 /// A span of time as Spark writes it: a number of milliseconds, or a number and a unit (`us ms s m min h d`).
-pub(super) fn duration(name: &str, value: &str) -> Result<std::time::Duration, OptionError> {
+pub(crate) fn duration(name: &str, value: &str) -> Result<std::time::Duration, OptionError> {
     let unit_at = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
     let (number, unit) = value.split_at(unit_at);
     let micros_per_unit = match unit.trim().to_ascii_lowercase().as_str() {

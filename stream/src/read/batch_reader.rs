@@ -80,22 +80,7 @@ impl BatchReader {
     /// Whatever keeps a batch from being read, again and again; [`ReadErrorKind::BudgetHeld`] when so many batches are kept that nothing more can
     /// be fetched or inflated: drop some, wait for it with [`room`](Self::room) if others have them, and go on.
     pub async fn next(&mut self) -> Result<Option<ReadBatch<'_>>> {
-        match self.advance().await {
-            Ok(true) => Ok(self.at_hand()),
-            Ok(false) => Ok(None),
-            Err(error) => {
-                match &error {
-                    Error::DataLoss(loss) => self.failed = Some(loss.clone()),
-                    Error::Read(read) => {
-                        if let ReadErrorKind::BudgetHeld(held) = &read.source {
-                            self.needed = held.needed;
-                        }
-                    }
-                    _ => {}
-                }
-                Err(error)
-            }
-        }
+        Ok(if self.advance().await? { self.at_hand() } else { None })
     }
 
     /// Waits until what the last [`BudgetHeld`](ReadErrorKind::BudgetHeld) was about fits, or nothing is kept any more.
@@ -104,7 +89,21 @@ impl BatchReader {
     }
 
     /// Goes to the next batch. False when there is none.
-    async fn advance(&mut self) -> Result<bool> {
+    pub(crate) async fn advance(&mut self) -> Result<bool> {
+        let advanced = self.try_advance().await;
+        match &advanced {
+            Err(Error::DataLoss(loss)) => self.failed = Some(loss.clone()),
+            Err(Error::Read(read)) => {
+                if let ReadErrorKind::BudgetHeld(held) = &read.source {
+                    self.needed = held.needed;
+                }
+            }
+            _ => {}
+        }
+        advanced
+    }
+
+    async fn try_advance(&mut self) -> Result<bool> {
         self.leave();
         if let Some(loss) = &self.failed {
             return Err(loss.clone().into());
@@ -187,11 +186,22 @@ impl BatchReader {
         }
     }
 
-    fn at_hand(&mut self) -> Option<ReadBatch<'_>> {
+    /// The batch that [`advance`](Self::advance) found.
+    pub(crate) fn at_hand(&mut self) -> Option<ReadBatch<'_>> {
         let Self { client, piece: Some(piece), readers, tools, .. } = self else { return None };
         let reader = readers.get_mut(piece.fetch.target())?;
         let batch = piece.batch()?.ok()?;
         Some(ReadBatch { client, reader, batch, tools })
+    }
+
+    /// What was read so far.
+    pub(crate) fn outcome(mut self) -> ReadOutcome {
+        self.leave();
+        let mut outcome = ReadOutcome::new(self.readers.len());
+        for (reader, planned) in self.readers.into_iter().zip(&self.batch.ranges) {
+            outcome.add(reader, planned);
+        }
+        outcome
     }
 
     /// The processed batch, which can be committed. Call it when all that [`next`](Self::next) gave was processed.
@@ -203,14 +213,11 @@ impl BatchReader {
         if let Some(loss) = self.failed {
             return Err(loss.into());
         }
-        let mut outcome = ReadOutcome::new(self.readers.len());
-        for (reader, planned) in self.readers.into_iter().zip(&self.batch.ranges) {
-            if !reader.is_done() {
-                return Err(Error::Unfinished { range: Some(reader.range) });
-            }
-            outcome.add(reader, planned);
+        if let Some(reader) = self.readers.iter().find(|reader| !reader.is_done()) {
+            return Err(Error::Unfinished { range: Some(reader.range.clone()) });
         }
-        Ok(self.batch.processed(outcome))
+        let batch = self.batch.clone();
+        Ok(batch.processed(self.outcome()))
     }
 }
 

@@ -33,6 +33,8 @@ use worker::Slot;
 pub struct ReadSettings {
     /// Whether records that are gone stop the read.
     pub fail_on_data_loss: bool,
+    /// `includeHeaders`: whether the rows of sinks have the column `headers`.
+    pub include_headers: bool,
     /// How many threads read at most, the caller's own counted. At least 1. Another one starts when those before it are busy, and with
     /// ranges to share.
     pub parallelism: usize,
@@ -44,7 +46,7 @@ pub struct ReadSettings {
 impl Default for ReadSettings {
     fn default() -> Self {
         let parallelism = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { fail_on_data_loss: true, parallelism, records_max: None }
+        Self { fail_on_data_loss: true, include_headers: false, parallelism, records_max: None }
     }
 }
 
@@ -174,7 +176,7 @@ pub(crate) async fn read_ranges<S: Sink>(
         }
         let mut slots = Vec::with_capacity(readers.len());
         for (index, reader) in readers.into_iter().enumerate() {
-            let writer = sink.writer(&reader.range)?;
+            let writer = sink.writer(&reader.range, settings.include_headers)?;
             slots.push(Slot { index, reader, writer });
         }
         let readers = Crew::new(settings, group.len(), progress).read(client, slots).await?;

@@ -27,6 +27,14 @@ pub struct RangeCounts {
     pub hits: u64,
 }
 
+impl std::ops::AddAssign for RangeCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.records += other.records;
+        self.value_bytes += other.value_bytes;
+        self.hits += other.hits;
+    }
+}
+
 impl RangeCounts {
     #[inline(always)]
     fn add(&mut self, record: &Record<'_>) {
@@ -304,7 +312,8 @@ impl RangeReader {
     fn lost_until(&mut self, until_offset: i64, kind: LossKind, log_start_offset: i64, log_end_offset: i64) {
         if until_offset > self.position {
             let range = OffsetRange { from_offset: self.position, until_offset, ..self.range.clone() };
-            self.lost.push(LostRange { range, kind, log_start_offset, log_end_offset });
+            let wanted_until_offset = self.range.until_offset;
+            self.lost.push(LostRange { range, kind, wanted_until_offset, log_start_offset, log_end_offset });
             self.position = until_offset;
         }
     }

@@ -167,7 +167,7 @@ async fn read_batches<W: RecordWriter>(
 
 pub(super) fn check_loss(fail_on_data_loss: bool, reader: &RangeReader) -> Result<()> {
     if fail_on_data_loss && !reader.lost.is_empty() {
-        return Err(DataLoss { lost: reader.lost.clone() }.into());
+        return Err(DataLoss::new(reader.lost.clone()).into());
     }
     Ok(())
 }

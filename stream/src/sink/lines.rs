@@ -22,11 +22,8 @@ const ORDERS_MAX: usize = QUEUED_KIB_MAX as usize;
 /// What a line shows of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LineFormat {
-    /// All columns, as [`JsonRow`].
-    Json {
-        /// Whether the column `headers` is among them.
-        include_headers: bool,
-    },
+    /// All columns, as [`JsonRow`]; with `headers` where the source has `includeHeaders`.
+    Json,
     /// The value's bytes; nothing for null.
     Value,
 }
@@ -91,9 +88,9 @@ fn failed(failure: &Mutex<Option<io::Error>>) -> SinkError {
 impl Sink for LineSink {
     type Writer = LineWriter;
 
-    fn writer(&self, range: &OffsetRange) -> Result<LineWriter, SinkError> {
+    fn writer(&self, range: &OffsetRange, include_headers: bool) -> Result<LineWriter, SinkError> {
         let json = match self.format {
-            LineFormat::Json { include_headers } => Some(JsonRow::new(&range.topic, range.partition, include_headers)),
+            LineFormat::Json => Some(JsonRow::new(&range.topic, range.partition, include_headers)),
             LineFormat::Value => None,
         };
         Ok(LineWriter {
@@ -203,7 +200,7 @@ mod tests {
     async fn lines_are_there_when_the_batch_is_finished() {
         let output = Shared::default();
         let sink = LineSink::new(LineFormat::Value, output.clone()).unwrap();
-        let mut writer = sink.writer(&range()).unwrap();
+        let mut writer = sink.writer(&range(), false).unwrap();
         for value in [Some(&b"one"[..]), None, Some(b"two")] {
             writer.write(&record(value));
         }
@@ -216,7 +213,7 @@ mod tests {
     #[tokio::test]
     async fn a_broken_pipe_is_an_error_at_the_latest_when_the_batch_ends() {
         let sink = LineSink::new(LineFormat::Value, Broken).unwrap();
-        let mut writer = sink.writer(&range()).unwrap();
+        let mut writer = sink.writer(&range(), false).unwrap();
         writer.write(&record(Some(b"one")));
         let ended = async {
             writer.finish().await?;

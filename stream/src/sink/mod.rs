@@ -17,11 +17,12 @@ pub trait Sink: Send + Sync + 'static {
     /// What takes the records of one range.
     type Writer: RecordWriter;
 
-    /// A writer for the kept records of `range`.
+    /// A writer for the kept records of `range`. `include_headers` is the source's option `includeHeaders`: whether the column `headers`
+    /// is among the columns of its rows.
     ///
     /// # Errors
     /// The output can't be opened.
-    fn writer(&self, range: &OffsetRange) -> Result<Self::Writer, SinkError>;
+    fn writer(&self, range: &OffsetRange, include_headers: bool) -> Result<Self::Writer, SinkError>;
 
     /// All writers of the batch have ended: makes it durable. The same id again must have no second effect.
     ///

@@ -15,7 +15,7 @@ pub struct NullWriter;
 impl Sink for NullSink {
     type Writer = NullWriter;
 
-    fn writer(&self, _range: &OffsetRange) -> Result<NullWriter, SinkError> {
+    fn writer(&self, _range: &OffsetRange, _include_headers: bool) -> Result<NullWriter, SinkError> {
         Ok(NullWriter)
     }
 

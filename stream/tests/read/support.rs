@@ -100,7 +100,7 @@ pub(crate) struct MemoryWriter(OffsetRange, Memory);
 impl Sink for Memory {
     type Writer = MemoryWriter;
 
-    fn writer(&self, range: &OffsetRange) -> Result<MemoryWriter, SinkError> {
+    fn writer(&self, range: &OffsetRange, _include_headers: bool) -> Result<MemoryWriter, SinkError> {
         Ok(MemoryWriter(range.clone(), self.clone()))
     }
 

@@ -39,7 +39,7 @@ struct Writer(i32, Threads, Result<(), SinkError>);
 impl Sink for Threads {
     type Writer = Writer;
 
-    fn writer(&self, range: &OffsetRange) -> Result<Writer, SinkError> {
+    fn writer(&self, range: &OffsetRange, _include_headers: bool) -> Result<Writer, SinkError> {
         Ok(Writer(range.partition, self.clone(), Ok(())))
     }
 
@@ -245,7 +245,7 @@ struct Stuck(String, Arc<Mutex<usize>>);
 impl Sink for Stuck {
     type Writer = Self;
 
-    fn writer(&self, _range: &OffsetRange) -> Result<Self, SinkError> {
+    fn writer(&self, _range: &OffsetRange, _include_headers: bool) -> Result<Self, SinkError> {
         Ok(self.clone())
     }
 

@@ -1,0 +1,125 @@
+//! Where the offsets of processed batches are kept outside of a checkpoint: for tools that show lag, or as a query's only memory.
+
+mod group;
+
+pub use group::GroupStore;
+
+use crate::{Result, offset::Offsets};
+use ottla_client::TopicPartition;
+use ottla_protocol::Uuid;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    pin::Pin,
+};
+
+/// A future on the heap, so that stores can be trait objects. One a batch.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+/// Keeps the next offsets to read of partitions.
+pub trait OffsetStore: Send + Sync + fmt::Debug + 'static {
+    /// What messages call it: `group 'nightly'`.
+    fn name(&self) -> String;
+
+    /// What it holds of `partitions`. A partition that nothing was stored for is not in the result; a failure is never taken for that.
+    ///
+    /// # Errors
+    /// It can't be asked.
+    fn load<'a>(&'a self, partitions: &'a BTreeSet<TopicPartition>) -> StoreFuture<'a, StoredOffsets>;
+
+    /// Stores what a batch came to. Never moves a partition backwards within one topic.
+    ///
+    /// # Errors
+    /// It can't be asked, or refused some of the partitions; the others may be stored then.
+    fn store<'a>(&'a self, commit: &'a StoreCommit) -> StoreFuture<'a, CommitOutcome>;
+}
+
+/// What a store is to hold after a batch.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct StoreCommit {
+    /// The batch that was processed.
+    pub batch_id: i64,
+    /// The query's id, which names it in the store where there is a place for that.
+    pub query_id: String,
+    /// The next offset to read of **every** partition of the batch's plan.
+    pub offsets: BTreeMap<TopicPartition, i64>,
+    /// The leader epoch of the last record batch that was read of each partition, where it had one.
+    pub leader_epochs: BTreeMap<TopicPartition, i32>,
+    /// The ids of the topics that were read, where the brokers have them.
+    pub topic_ids: BTreeMap<String, Uuid>,
+    /// Topics that were deleted and created again while they were read: nothing is stored for them.
+    pub recreated: BTreeSet<String>,
+}
+
+impl StoreCommit {
+    /// Adds what an older commit has of partitions that this one does not name.
+    pub(crate) fn absorb(&mut self, older: Self) {
+        for (partition, offset) in older.offsets {
+            if !self.offsets.contains_key(&partition) && !self.recreated.contains(&partition.topic) {
+                if let Some(epoch) = older.leader_epochs.get(&partition) {
+                    self.leader_epochs.insert(partition.clone(), *epoch);
+                }
+                if let Some(id) = older.topic_ids.get(&partition.topic) {
+                    self.topic_ids.entry(partition.topic.clone()).or_insert(*id);
+                }
+                self.offsets.insert(partition, offset);
+            }
+        }
+    }
+}
+
+/// What a store holds.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct StoredOffsets {
+    /// By partition.
+    pub offsets: BTreeMap<TopicPartition, StoredOffset>,
+    /// What it holds that is no offset: as good as nothing.
+    pub not_offsets: BTreeMap<TopicPartition, i64>,
+}
+
+impl StoredOffsets {
+    /// The offsets alone.
+    pub(crate) fn next_offsets(&self) -> Offsets {
+        self.offsets.iter().map(|(partition, stored)| (partition.clone(), stored.offset)).collect()
+    }
+
+    /// The batch that wrote the newest of them, where one says so.
+    pub(crate) fn batch_id(&self) -> Option<i64> {
+        self.offsets.values().filter_map(|stored| stored.batch_id).max()
+    }
+
+    /// The ids of their topics, where they say so.
+    pub(crate) fn topic_ids(&self) -> BTreeMap<String, Uuid> {
+        let id =
+            |(partition, stored): (&TopicPartition, &StoredOffset)| Some((partition.topic.clone(), stored.topic_id?));
+        self.offsets.iter().filter_map(id).collect()
+    }
+}
+
+/// A stored offset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct StoredOffset {
+    /// The next offset to read.
+    pub offset: i64,
+    /// The batch that stored it, if it says so.
+    pub batch_id: Option<i64>,
+    /// The topic it is of, if it says so.
+    pub topic_id: Option<Uuid>,
+}
+
+/// What a commit did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct CommitOutcome {
+    /// The offsets that the store holds now because of it.
+    pub committed: BTreeMap<TopicPartition, i64>,
+    /// Partitions where the store is further already, with the offset it keeps: a commit never moves a store backwards.
+    pub kept: BTreeMap<TopicPartition, i64>,
+    /// Partitions of topics that were created again while they were read: what was read is gone, and its offsets mean nothing in the new one.
+    pub recreated: BTreeSet<TopicPartition>,
+    /// What the store held that is no offset, and is overwritten now.
+    pub not_offsets: BTreeMap<TopicPartition, i64>,
+}
