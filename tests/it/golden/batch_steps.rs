@@ -31,6 +31,7 @@ async fn read_all(read: &Read, bootstrap: &str) -> Result<Answer, Error> {
     let recorder = Recorder::new(read);
     let mut settings = ReadSettings::default();
     settings.fail_on_data_loss = options.fail_on_data_loss;
+    settings.include_headers = options.include_headers;
     batch.process(&client, &filter(read), &recorder, &settings, &ReadProgress::shared()).await?;
     Ok(recorder.answer(tasks).into())
 }

@@ -1,7 +1,7 @@
 //! Scenarios with the answers that real Spark gave, run on Ottla: `tests/golden`, whose README describes the steps, or the folder that
 //! `OTTLA_GOLDEN` names. Further scenarios of the same kinds need no code.
 //!
-//! [`scenario`] reads a file, [`schedule`] runs several side by side, [`steps`] runs one; [`broker_steps`], [`batch_steps`],
+//! [`scenario`] (with [`fields`]) reads a file, [`schedule`] runs several side by side, [`steps`] runs one; [`broker_steps`], [`batch_steps`],
 //! [`query_steps`] and [`dstream_steps`] do what a step says; [`compare`] (with [`progress`], [`checkpoint`] and [`errors`]) finds what
 //! differs, after [`rules`] has put what Ottla does on purpose in the place of what Spark does.
 
@@ -10,13 +10,17 @@ mod batch_steps;
 mod broker_steps;
 mod checkpoint;
 mod compare;
+#[cfg(test)]
 mod compare_tests;
 mod dstream_steps;
 mod errors;
+mod fields;
 mod progress;
 mod query_steps;
 mod recorder;
 mod rules;
+#[cfg(test)]
+mod rules_tests;
 mod scenario;
 mod schedule;
 mod steps;
@@ -25,7 +29,6 @@ mod world;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -64,12 +67,8 @@ fn golden_scenarios_give_sparks_answers() {
     let uses: Vec<Uses> = scenarios.iter().map(Uses::of).collect();
     let outcomes = schedule::side_by_side(&uses, WIDTH, |index| {
         let began = Instant::now();
-        let run = || steps::run(&scenarios[index], &kafka, runtime.handle());
-        // The harness panics; one scenario must not take the others with it.
-        let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-            let why = panic.downcast::<String>().map_or_else(|_| "it panicked".to_owned(), |why| *why);
-            Outcome { differences: vec![why], ..Outcome::default() }
-        });
+        let outcome = steps::caught(|| steps::run(&scenarios[index], &kafka, runtime.handle()))
+            .unwrap_or_else(|why| Outcome { differences: vec![why], ..Outcome::default() });
         (outcome, began.elapsed())
     });
     for (scenario, (outcome, elapsed)) in scenarios.iter().zip(outcomes) {

@@ -26,14 +26,12 @@ struct Piece {
 pub(super) struct Recorder {
     tasks: bool,
     dump_rows: bool,
-    headers: bool,
     pieces: Arc<Mutex<Vec<Piece>>>,
 }
 
 impl Recorder {
     pub(super) fn new(read: &Read) -> Self {
-        let headers = read.option("includeHeaders").is_some_and(|value| value.eq_ignore_ascii_case("true"));
-        Self { tasks: read.tasks, dump_rows: read.dump_rows, headers, pieces: Arc::default() }
+        Self { tasks: read.tasks, dump_rows: read.dump_rows, pieces: Arc::default() }
     }
 
     /// What was recorded: `readTasks`, `rows` and, where asked for, `dump`.
@@ -73,7 +71,7 @@ impl Recorder {
 impl Sink for Recorder {
     type Writer = PieceWriter;
 
-    fn writer(&self, range: &OffsetRange) -> Result<PieceWriter, SinkError> {
+    fn writer(&self, range: &OffsetRange, include_headers: bool) -> Result<PieceWriter, SinkError> {
         let piece = Piece {
             topic: range.topic.clone(),
             partition: range.partition,
@@ -82,7 +80,7 @@ impl Sink for Recorder {
             rows: 0,
             dump: Vec::new(),
         };
-        Ok(PieceWriter { recorder: self.clone(), piece })
+        Ok(PieceWriter { recorder: self.clone(), include_headers, piece })
     }
 
     async fn finish_batch(&self, _batch_id: i64) -> Result<(), SinkError> {
@@ -92,6 +90,7 @@ impl Sink for Recorder {
 
 pub(super) struct PieceWriter {
     recorder: Recorder,
+    include_headers: bool,
     piece: Piece,
 }
 
@@ -103,7 +102,7 @@ impl RecordWriter for PieceWriter {
         self.piece.last = record.offset;
         self.piece.rows += 1;
         if self.recorder.dump_rows {
-            self.piece.dump.push(dump(&self.piece, record, self.recorder.headers));
+            self.piece.dump.push(dump(&self.piece, record, self.include_headers));
         }
     }
 

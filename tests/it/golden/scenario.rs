@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use super::fields::Fields;
 
 /// What went wrong, as a sentence.
 pub(super) type Result<T> = std::result::Result<T, String>;
@@ -363,85 +365,6 @@ fn ms(number: i64) -> Duration {
 fn unhex(text: &str) -> Result<Vec<u8>> {
     let digits = text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap_or_default());
     digits.map(|pair| u8::from_str_radix(pair, 16).map_err(|_| format!("hexPrefix is {text}"))).collect()
-}
-
-/// The fields of an object, taken one by one; what is left in the end is not known.
-struct Fields {
-    of: String,
-    left: Map<String, Value>,
-}
-
-impl Fields {
-    fn of(value: Value, of: &str) -> Result<Self> {
-        match value {
-            Value::Object(left) => Ok(Self { of: of.to_owned(), left }),
-            other => Err(format!("{of} is {other}")),
-        }
-    }
-
-    fn take(&mut self, name: &str) -> Option<Value> {
-        self.left.shift_remove(name).filter(|value| !value.is_null())
-    }
-
-    fn wrong<T>(&self, name: &str, value: &Value) -> Result<T> {
-        Err(format!("{}: {name} is {value}", self.of))
-    }
-
-    fn optional_text(&mut self, name: &str) -> Result<Option<String>> {
-        match self.take(name) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => self.wrong(name, &other),
-        }
-    }
-
-    fn text(&mut self, name: &str) -> Result<String> {
-        self.optional_text(name)?.ok_or_else(|| format!("{}: no {name}", self.of))
-    }
-
-    fn optional_int(&mut self, name: &str) -> Result<Option<i64>> {
-        match self.take(name) {
-            None => Ok(None),
-            Some(value) => value.as_i64().map_or_else(|| self.wrong(name, &value), |int| Ok(Some(int))),
-        }
-    }
-
-    fn int_or(&mut self, name: &str, default: i64) -> Result<i64> {
-        Ok(self.optional_int(name)?.unwrap_or(default))
-    }
-
-    fn int(&mut self, name: &str) -> Result<i64> {
-        self.optional_int(name)?.ok_or_else(|| format!("{}: no {name}", self.of))
-    }
-
-    fn flag(&mut self, name: &str) -> Result<bool> {
-        match self.take(name) {
-            None => Ok(false),
-            Some(Value::Bool(flag)) => Ok(flag),
-            Some(other) => self.wrong(name, &other),
-        }
-    }
-
-    fn pairs(&mut self, name: &str) -> Result<Options> {
-        match self.take(name) {
-            None => Ok(Vec::new()),
-            Some(Value::Object(pairs)) => Ok(pairs
-                .into_iter()
-                .map(|(key, value)| match value {
-                    Value::String(text) => (key, text),
-                    other => (key, other.to_string()),
-                })
-                .collect()),
-            Some(other) => self.wrong(name, &other),
-        }
-    }
-
-    fn finish(self) -> Result<()> {
-        match self.left.keys().next() {
-            None => Ok(()),
-            Some(name) => Err(format!("{}: there is no field {name}", self.of)),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::thread;
 
@@ -43,7 +44,7 @@ pub(super) fn run(scenario: &Scenario, kafka: &KafkaCluster, runtime: &Handle) -
     let mut outcome = Outcome::default();
     for index in 0..scenario.steps.len() {
         let at = format!("step {index}, {}", describe(&scenario.steps[index].op));
-        match run.step(index) {
+        match caught(|| run.step(index)).flatten() {
             Ok(answer) => {
                 let (differences, rules) = run.compare(index, &answer);
                 outcome.differences.extend(differences.into_iter().map(|difference| format!("{at}: {difference}")));
@@ -59,6 +60,14 @@ pub(super) fn run(scenario: &Scenario, kafka: &KafkaCluster, runtime: &Handle) -
     runtime.block_on(run.queries.stop_all());
     run.broker.clean_up(&run.world);
     outcome
+}
+
+/// The harness panics when something fails; one scenario must not take the others with it.
+pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| match panic.downcast::<String>() {
+        Ok(why) => *why,
+        Err(panic) => panic.downcast_ref::<&str>().map_or_else(|| "it panicked".to_owned(), ToString::to_string),
+    })
 }
 
 fn describe(op: &Op) -> String {
