@@ -64,7 +64,10 @@ pub use options::{
 };
 pub use ottla_client::{BudgetHeld, Client, FetchErrorKind, TopicPartition};
 pub use ottla_protocol::record::{BatchError, BatchHeader, Header, Headers, Record, TimestampType};
-pub use query::{BoxError, MicroBatch, MicroBatchReader, Trigger, TriggerError};
+pub use query::{
+    BoxError, MicroBatch, MicroBatchReader, QueryIdle, QueryListener, QueryProgress, QueryStarted, QueryTerminated,
+    SinkProgress, SourceProgress, Trigger, TriggerError,
+};
 pub use read::{BatchReader, KeptBatch, RangeCounts, RangeOutcome, ReadBatch, ReadProgress, ReadSettings};
 pub use sink::{JsonRow, LineFormat, LineSink, NullSink, RecordWriter, Sink};
 pub use strategy::ConsumerStrategy;

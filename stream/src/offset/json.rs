@@ -80,8 +80,8 @@ pub(crate) fn assignment(text: &str) -> Result<BTreeMap<String, BTreeSet<i32>>, 
     Ok(assigned)
 }
 
-/// Writes `{"topic":{"0":number}}`, compact, in the order of topics and partitions.
-pub(super) fn write_partition_numbers(map: &BTreeMap<String, BTreeMap<i32, i64>>) -> String {
+/// `{"topic":{"0":number}}`, in the order of topics and partitions.
+pub(super) fn partition_numbers_json(map: &BTreeMap<String, BTreeMap<i32, i64>>) -> serde_json::Value {
     let object: serde_json::Map<String, serde_json::Value> = map
         .iter()
         .map(|(topic, partitions)| {
@@ -89,7 +89,7 @@ pub(super) fn write_partition_numbers(map: &BTreeMap<String, BTreeMap<i32, i64>>
             (topic.clone(), serde_json::Value::Object(partitions))
         })
         .collect();
-    serde_json::Value::Object(object).to_string()
+    serde_json::Value::Object(object)
 }
 
 #[cfg(test)]

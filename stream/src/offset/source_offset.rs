@@ -1,6 +1,6 @@
 //! Next offsets by topic and partition, in Spark's JSON.
 
-use super::json::{partition_numbers, write_partition_numbers};
+use super::json::{partition_numbers, partition_numbers_json};
 use crate::OptionError;
 use ottla_client::TopicPartition;
 use std::{collections::BTreeMap, fmt, str::FromStr};
@@ -31,6 +31,11 @@ impl SourceOffset {
         self.0.iter().flat_map(|(topic, partitions)| {
             partitions.iter().map(move |(index, offset)| (TopicPartition::new(topic.clone(), *index), *offset))
         })
+    }
+
+    /// As an object, for JSON of which it is a part.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        partition_numbers_json(&self.0)
     }
 }
 
@@ -63,7 +68,7 @@ impl FromStr for SourceOffset {
 
 impl fmt::Display for SourceOffset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&write_partition_numbers(&self.0))
+        self.to_json().fmt(f)
     }
 }
 
