@@ -19,8 +19,6 @@ mod progress;
 mod query_steps;
 mod recorder;
 mod rules;
-#[cfg(test)]
-mod rules_tests;
 mod scenario;
 mod schedule;
 mod steps;

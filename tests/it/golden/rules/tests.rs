@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Failure};
-use super::compare::differences;
-use super::rules::{self, Case};
-use super::scenario::{self, Compare, Loaded, Op, Start, Step, Txn};
-use super::world::World;
+use super::{Case, apply};
+use crate::golden::answer::{Answer, Failure};
+use crate::golden::compare::differences;
+use crate::golden::scenario::{self, Compare, Loaded, Op, Start, Step, Txn};
+use crate::golden::world::World;
 
 fn steps(steps: &str) -> Vec<Step> {
     let text = format!(r#"{{"name":"x","compare":"exact","steps":[{steps}]}}"#);
@@ -55,7 +55,7 @@ impl Setting {
     fn check(&self, step: &Step, start: Option<&Start>, end: &Value, got: &Answer) -> (Vec<&'static str>, Vec<String>) {
         let (op, created_again, world) = (&step.op, &self.created_again, &self.world);
         let mut expected = step.result.clone();
-        let names = rules::apply(&Case { op, start, end, created_again, world, got }, &mut expected);
+        let names = apply(&Case { op, start, end, created_again, world, got }, &mut expected);
         (names, differences(Compare::Exact, op, &expected, got))
     }
 
