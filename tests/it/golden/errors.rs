@@ -1,12 +1,13 @@
 //! Which of Ottla's errors is which of Spark's: by kind, as data.
 //!
-//! An expected error is Spark's list of exceptions from the outermost to the cause, or, where a rule says what Ottla answers instead, an
-//! object with a `condition` and the texts that the message must `contain`.
+//! A scenario has Spark's list of exceptions from the outermost to the cause. It is translated to an object with Ottla's `condition` and the
+//! texts that the message `contains`; a rule may put another such object in its place.
 
 use serde_json::{Value, json};
 
 use super::answer::Failure;
 use super::compare::list;
+use super::scenario::Read;
 
 /// What of Spark's text must be in Ottla's message, but for blanks: Ottla trims values and writes one line.
 enum Text {
@@ -82,6 +83,16 @@ const KINDS: &[Kind] = &[
         Text::Own,
     ),
     at_run(&["TimeoutException: Cannot fetch record for offset"], "FETCH_TIMEOUT", Text::Own),
+    at_run(
+        &["have been lost during running query with Trigger.AvailableNow"],
+        "LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW",
+        Text::Own,
+    ),
+    at_run(
+        &["report available offset which is less than end offset"],
+        "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST_WITH_TRIGGER_AVAILABLENOW",
+        Text::Own,
+    ),
     // The sink.
     at_run(&["java.lang.RuntimeException: injected failure in batch"], "FOREACH_BATCH_FAILED", Text::Whole),
     // The checkpoint.
@@ -146,9 +157,34 @@ fn kind(expected: &Value) -> Option<(&'static Kind, &str)> {
     })
 }
 
-/// Whether Spark found the options themselves to be wrong.
-pub(super) fn is_of_options(expected: &Value) -> bool {
-    kind(expected).is_some_and(|(kind, _)| kind.of_options)
+/// Puts what is expected of Ottla in the place of Spark's exceptions, for a step with these options.
+pub(super) fn translate(expected: &mut Value, read: Option<&Read>) {
+    let Some(error) = expected.get_mut("error").filter(|error| error.is_array()) else { return };
+    *error = translated(error, read);
+}
+
+fn translated(error: &Value, read: Option<&Read>) -> Value {
+    let Some((kind, message)) = kind(error) else { return json!({"unknown": error}) };
+    let text = match kind.text {
+        Text::Whole => Some(message),
+        Text::Part(part) => Some(part),
+        Text::From(word) => message.find(word).and_then(|at| message.get(at..)),
+        Text::Own => None,
+    };
+    // The same text is said of offsets in an option and in a file of the checkpoint.
+    let quoted = message.strip_prefix("Expected").and_then(|text| text.rsplit_once(", got ")).map(|(_, value)| value);
+    let of_a_file = quoted.is_some_and(|quoted| {
+        read.is_some_and(|read| !read.options.iter().any(|(_, value)| bare(value) == bare(quoted)))
+    });
+    match of_a_file {
+        true => json!({"condition": "MALFORMED_LOG_FILE", "contains": [message], "ofOptions": false}),
+        false => json!({"condition": kind.condition, "contains": text.as_slice(), "ofOptions": kind.of_options}),
+    }
+}
+
+/// Whether Spark found the options themselves to be wrong; `error` is translated.
+pub(super) fn is_of_options(error: &Value) -> bool {
+    error["ofOptions"] == true
 }
 
 /// An expected error of Ottla's own.
@@ -156,29 +192,18 @@ pub(super) fn ottla(condition: &str, contains: &[&str]) -> Value {
     json!({"condition": condition, "contains": contains})
 }
 
-/// Why `failure` is not the expected error; nothing if it is.
+/// Why `failure` is not the expected error, which is translated; nothing if it is.
 pub(super) fn difference(expected: &Value, failure: &Failure) -> Option<String> {
-    let (condition, texts): (&str, Vec<&str>) = match expected {
-        Value::Object(error) => {
-            let texts = list(&error["contains"]).iter().filter_map(Value::as_str).collect();
-            (error["condition"].as_str().unwrap_or_default(), texts)
-        }
-        _ => {
-            let Some((kind, message)) = kind(expected) else { return Some(format!("no kind of error for {expected}")) };
-            let text = match kind.text {
-                Text::Whole => Some(message),
-                Text::Part(part) => Some(part),
-                Text::From(word) => message.find(word).and_then(|at| message.get(at..)),
-                Text::Own => None,
-            };
-            (kind.condition, text.into_iter().collect())
-        }
-    };
     let said = format!("{} ({})", failure.message, failure.condition);
-    if failure.condition != condition {
+    if !expected["unknown"].is_null() {
+        return Some(format!("failed with {said}, and there is no kind of error for {}", expected["unknown"]));
+    }
+    let condition = expected["condition"].as_str().unwrap_or_default();
+    if condition != failure.condition {
         return Some(format!("failed with {said}, expected {condition}"));
     }
     let message = bare(&failure.message);
+    let texts = list(&expected["contains"]).iter().filter_map(Value::as_str);
     let missing = texts.into_iter().find(|text| !message.contains(&bare(text)));
     missing.map(|text| format!("failed with {said}, expected in it: {text}"))
 }
@@ -206,7 +231,8 @@ mod tests {
     }
 
     fn spark(class: &str, message: &str) -> Value {
-        json!([{"class": "x.StreamingQueryException", "message": "(wrapper)"}, {"class": class, "message": message}])
+        let error = json!([{"class": "x.StreamingQueryException", "message": "(wrapper)"}, {"class": class, "message": message}]);
+        translated(&error, None)
     }
 
     #[test]
@@ -231,9 +257,7 @@ mod tests {
         assert!(difference(&deleted, &failure("KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED", "t-0 is gone")).is_some());
         assert!(!is_of_options(&deleted));
         let unheard = spark("x.Unheard", "of");
-        assert!(
-            difference(&unheard, &failure("INVALID_OPTION", "of")).expect("unknown").starts_with("no kind of error")
-        );
+        assert!(difference(&unheard, &failure("INVALID_OPTION", "of")).expect("unknown").contains("no kind of error"));
     }
 
     #[test]
@@ -247,5 +271,17 @@ mod tests {
         let got = |set: &str| failure("MISMATCHED_TOPIC_PARTITIONS", &says(set));
         assert_eq!(difference(&expected, &got("Set(t-0, t-1, t-2)")), None);
         assert!(difference(&expected, &got("Set(t-0, t-1, t-3)")).is_some());
+    }
+
+    #[test]
+    fn golden_offsets_that_are_none_are_told_from_a_file_that_holds_such() {
+        let message = "Expected e.g. {\"topicA\":{\"0\":23,\"1\":-1},\"topicB\":{\"0\":-2}}, got {bad";
+        let error = json!([{"class": "java.lang.IllegalArgumentException", "message": message}]);
+        let read =
+            |value: &str| Read { options: vec![("startingOffsets".to_owned(), value.to_owned())], ..Read::default() };
+        assert!(is_of_options(&translated(&error, Some(&read(" {bad ")))));
+        let of_a_file = translated(&error, Some(&read("earliest")));
+        assert_eq!(difference(&of_a_file, &failure("MALFORMED_LOG_FILE", &format!("line 3: {message}"))), None);
+        assert!(!is_of_options(&of_a_file));
     }
 }

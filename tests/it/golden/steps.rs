@@ -16,7 +16,7 @@ use super::query_steps::{Ending, Queries};
 use super::rules::{self, Case};
 use super::scenario::{End, Op, Result, Scenario, Start};
 use super::world::World;
-use super::{batch_steps, checkpoint, compare, dstream_steps};
+use super::{batch_steps, checkpoint, compare, dstream_steps, errors};
 
 /// What came of a scenario.
 #[derive(Clone, Debug, Default)]
@@ -170,13 +170,19 @@ impl<'a> Run<'a> {
 
     fn compare(&self, index: usize, answer: &Answer) -> (Vec<String>, Vec<&'static str>) {
         let step = &self.scenario.steps[index];
-        let mut expected = step.result.clone();
         let none = BTreeSet::new();
         let start = self.start_of(index);
+        let read = match &step.op {
+            Op::Batch(read) => Some(read),
+            _ => start.map(|start| &start.read),
+        };
+        let (mut expected, mut end) = (step.result.clone(), self.end_of(index, start).clone());
+        errors::translate(&mut expected, read);
+        errors::translate(&mut end, read);
         let case = Case {
             op: &step.op,
             start,
-            end: self.end_of(index, start),
+            end: &end,
             created_again: start.and_then(|start| self.created_again.get(&start.query)).unwrap_or(&none),
             world: &self.world,
             got: answer,

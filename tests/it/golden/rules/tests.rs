@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{Case, apply};
 use crate::golden::answer::{Answer, Failure};
 use crate::golden::compare::differences;
+use crate::golden::errors;
 use crate::golden::scenario::{self, Compare, Loaded, Op, Start, Step, Txn};
 use crate::golden::world::World;
 
@@ -54,7 +55,14 @@ impl Setting {
     /// The rules that apply to a step, and the differences after them.
     fn check(&self, step: &Step, start: Option<&Start>, end: &Value, got: &Answer) -> (Vec<&'static str>, Vec<String>) {
         let (op, created_again, world) = (&step.op, &self.created_again, &self.world);
-        let mut expected = step.result.clone();
+        let read = match op {
+            Op::Batch(read) => Some(read),
+            _ => start.map(|start| &start.read),
+        };
+        let (mut expected, mut end) = (step.result.clone(), end.clone());
+        errors::translate(&mut expected, read);
+        errors::translate(&mut end, read);
+        let end = &end;
         let names = apply(&Case { op, start, end, created_again, world, got }, &mut expected);
         (names, differences(Compare::Exact, op, &expected, got))
     }
