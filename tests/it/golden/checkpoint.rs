@@ -1,6 +1,6 @@
 //! A checkpoint folder's files as text, and as what their text means.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -63,37 +63,27 @@ pub(super) fn newest(files: &Value, log: &str) -> Option<i64> {
     names.filter_map(|name| name.strip_prefix(log)?.strip_prefix('/')?.parse().ok()).max()
 }
 
-/// Complaints about a folder that is no checkpoint of a query that ran: for answers of which only the layout is taken.
-pub(super) fn layout(files: &Value) -> Vec<String> {
-    let none = Map::new();
-    let mut wrong = Vec::new();
-    let mut logs = BTreeMap::from([("offsets", 0), ("commits", 0)]);
-    for (name, text) in files.as_object().unwrap_or(&none) {
-        let lines: Vec<&str> = text.as_str().unwrap_or_default().split('\n').collect();
-        let is_object = |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|v| v.is_object());
-        let (log, id) = name.split_once('/').unwrap_or((name, ""));
-        let right = match (log, lines.as_slice()) {
-            ("metadata", [id]) => is_object(id),
-            ("sources", _) => true,
-            ("offsets", ["v1", metadata, offsets]) => {
-                (metadata.is_empty() || is_object(metadata)) && is_object(offsets) && id.parse::<i64>().is_ok()
-            }
-            ("commits", ["v1", metadata]) => is_object(metadata) && id.parse::<i64>().is_ok(),
-            _ => false,
+/// Complaints about a folder whose files lie elsewhere, or are made of other lines, than the expected ones: how many there are and what
+/// numbers stand in them doesn't count.
+pub(super) fn layout(expected: &Value, got: &Value) -> Vec<String> {
+    let (wanted, found) = (kinds(expected), kinds(got));
+    let missing = wanted.difference(&found).map(|(log, lines)| format!("checkpoint: no file in {log} is {lines:?}"));
+    let others = found.difference(&wanted).map(|(log, lines)| format!("checkpoint: a file in {log} is {lines:?}"));
+    missing.chain(others).collect()
+}
+
+/// The kinds of files there are: the folder, and the lines without what stands in their JSON.
+fn kinds(files: &Value) -> BTreeSet<(String, Vec<String>)> {
+    let files = files.as_object().into_iter().flatten();
+    let kind = |(name, text): (&String, &Value)| {
+        let lines = text.as_str().unwrap_or_default().split('\n');
+        let line = |line: &str| match serde_json::from_str(line) {
+            Ok(Value::Object(_)) => "{…}".to_owned(),
+            _ => line.to_owned(),
         };
-        if !right {
-            wrong.push(format!("checkpoint: {name} is {text}"));
-        }
-        if let Some(count) = logs.get_mut(log) {
-            *count += 1;
-        }
-    }
-    wrong
-        .extend(logs.iter().filter(|(_, count)| **count == 0).map(|(log, _)| format!("checkpoint: nothing in {log}/")));
-    if files["metadata"].is_null() {
-        wrong.push("checkpoint: no metadata".to_owned());
-    }
-    wrong
+        (name.rsplit_once('/').map_or(name.as_str(), |(folder, _)| folder).to_owned(), lines.map(line).collect())
+    };
+    files.map(kind).collect()
 }
 
 #[cfg(test)]
@@ -124,11 +114,19 @@ mod tests {
 
     #[test]
     fn golden_a_layout_can_be_wrong() {
-        let right = json!({"metadata": "{\"id\":\"x\"}", "offsets/0": "v1\n\n{\"t\":{}}", "commits/0": "v1\n{}"});
-        assert_eq!(layout(&right), Vec::<String>::new());
-        let mut cut = right.clone();
-        cut["offsets/0"] = json!("v1\n");
-        assert_eq!(layout(&cut), ["checkpoint: offsets/0 is \"v1\\n\""]);
-        assert_eq!(layout(&json!({})).len(), 3);
+        let files = |offsets: &str| json!({"metadata": "{\"id\":\"x\"}", "offsets/7": offsets, "commits/7": "v1\n{}"});
+        let expected = files("v1\n\n{\"t\":{}}");
+        let mut more = files("v1\n\n{\"t\":{\"0\":5}}");
+        more["offsets/8"] = more["offsets/7"].clone();
+        assert_eq!(layout(&expected, &more), Vec::<String>::new());
+        let cut = layout(&expected, &files("v1\n"));
+        assert_eq!(
+            cut,
+            [
+                r#"checkpoint: no file in offsets is ["v1", "", "{…}"]"#,
+                r#"checkpoint: a file in offsets is ["v1", ""]"#
+            ]
+        );
+        assert_eq!(layout(&expected, &json!({})).len(), 3);
     }
 }

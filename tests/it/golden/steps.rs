@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use super::answer::{Answer, Failure};
 use super::broker_steps::BrokerSteps;
 use super::query_steps::{Ending, Queries};
+use super::rules::dstream::{self, GroupOffsets};
 use super::rules::{self, Case};
 use super::scenario::{End, Op, Result, Scenario, Start};
 use super::world::World;
@@ -40,6 +41,7 @@ pub(super) fn run(scenario: &Scenario, kafka: &KafkaCluster, runtime: &Handle) -
         refused: BTreeMap::new(),
         seen: BTreeMap::new(),
         created_again: BTreeMap::new(),
+        flushed: BTreeMap::new(),
     };
     let mut outcome = Outcome::default();
     for index in 0..scenario.steps.len() {
@@ -94,6 +96,8 @@ struct Run<'a> {
     seen: BTreeMap<String, BTreeMap<String, u32>>,
     /// Each query with the topics that were created again since then.
     created_again: BTreeMap<String, BTreeSet<String>>,
+    /// Where direct streams left their groups.
+    flushed: BTreeMap<String, GroupOffsets>,
 }
 
 impl<'a> Run<'a> {
@@ -168,7 +172,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn compare(&self, index: usize, answer: &Answer) -> (Vec<String>, Vec<&'static str>) {
+    fn compare(&mut self, index: usize, answer: &Answer) -> (Vec<String>, Vec<&'static str>) {
         let step = &self.scenario.steps[index];
         let none = BTreeSet::new();
         let start = self.start_of(index);
@@ -184,10 +188,16 @@ impl<'a> Run<'a> {
             start,
             end: &end,
             created_again: start.and_then(|start| self.created_again.get(&start.query)).unwrap_or(&none),
+            flushed: &self.flushed,
             world: &self.world,
             got: answer,
         };
         let rules = rules::apply(&case, &mut expected);
+        if let Op::Dstream(stream) = &step.op
+            && stream.commit
+        {
+            self.flushed.insert(stream.group.clone(), dstream::ends(&expected));
+        }
         (compare::differences(self.scenario.compare, &step.op, &expected, answer), rules)
     }
 

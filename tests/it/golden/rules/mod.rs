@@ -3,11 +3,12 @@
 //! does, that is a difference, too.
 
 mod batches;
+pub(super) mod dstream;
 mod options;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use super::answer::Answer;
 use super::errors;
 use super::scenario::{Op, Read, Start};
 use super::world::World;
+use dstream::GroupOffsets;
 
 /// A step with everything that a rule may look at.
 pub(super) struct Case<'a> {
@@ -26,6 +28,8 @@ pub(super) struct Case<'a> {
     /// Topics that were created again since the query's checkpoint last saw them, as of its start; none where the checkpoint was not
     /// written by Ottla.
     pub(super) created_again: &'a BTreeSet<String>,
+    /// Where the direct streams of the scenario left their groups.
+    pub(super) flushed: &'a BTreeMap<String, GroupOffsets>,
     pub(super) world: &'a World,
     pub(super) got: &'a Answer,
 }
@@ -122,6 +126,11 @@ pub(super) const RULES: &[Rule] = &[
         name: "losses are counted in the metrics of a source",
         why: "Spark counts them in its tasks only, which nobody sees in the progress",
         apply: batches::counted_losses,
+    },
+    Rule {
+        name: "a direct stream commits what is queued when it stops",
+        why: "Spark loses the last batch's commit, and reads that batch again",
+        apply: dstream::flushed_at_stop,
     },
     Rule {
         name: "a loss that the plan sees has no tasks",

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::dstream::{self, GroupOffsets};
 use super::{Case, apply};
 use crate::golden::answer::{Answer, Failure};
 use crate::golden::compare::differences;
@@ -44,17 +45,18 @@ fn query(options: Value, start: Value, end: Value) -> (Step, Step) {
 
 struct Setting {
     world: World,
+    flushed: BTreeMap<String, GroupOffsets>,
     created_again: BTreeSet<String>,
 }
 
 impl Setting {
     fn new() -> Self {
-        Self { world: world(), created_again: BTreeSet::new() }
+        Self { world: world(), flushed: BTreeMap::new(), created_again: BTreeSet::new() }
     }
 
     /// The rules that apply to a step, and the differences after them.
     fn check(&self, step: &Step, start: Option<&Start>, end: &Value, got: &Answer) -> (Vec<&'static str>, Vec<String>) {
-        let (op, created_again, world) = (&step.op, &self.created_again, &self.world);
+        let (op, created_again, flushed, world) = (&step.op, &self.created_again, &self.flushed, &self.world);
         let read = match op {
             Op::Batch(read) => Some(read),
             _ => start.map(|start| &start.read),
@@ -63,7 +65,7 @@ impl Setting {
         errors::translate(&mut expected, read);
         errors::translate(&mut end, read);
         let end = &end;
-        let names = apply(&Case { op, start, end, created_again, world, got }, &mut expected);
+        let names = apply(&Case { op, start, end, created_again, flushed, world, got }, &mut expected);
         (names, differences(Compare::Exact, op, &expected, got))
     }
 
@@ -282,4 +284,69 @@ fn golden_isolation_levels_in_any_case_read_what_is_committed() {
     assert_eq!(setting.batch(&step, &answer.into()), (vec![rule], vec![]));
     assert_eq!(setting.batch(&step, &json!({"readTasks": 1, "rows": [read(23)]}).into()).1.len(), 1);
     assert_eq!(setting.batch(&step, &refused("INVALID_OPTION", "Invalid value")).1.len(), 2);
+}
+
+#[test]
+fn golden_a_stop_that_cut_sparks_batch_off_lets_ours_finish() {
+    let setting = Setting::new();
+    let rule = "a stop lets the batch at work finish";
+    let file = |end: i64| format!("v1\n{{}}\n{{\"t\":{{\"0\":{end}}}}}");
+    let entry = |id: i64, start: Value, end: i64| json!({"batchId": id, "numInputRows": 5, "startOffset": start, "endOffset": {"t": {"0": end}}});
+    let files =
+        json!({"metadata": "{\"id\":\"<uuid>\"}", "offsets/0": file(5), "commits/0": "v1\n{}", "offsets/1": file(10)});
+    let first = json!({"batchId": 0, "readTasks": 1, "rows": [read(5)]});
+    let cut_off = json!({"progress": [entry(0, Value::Null, 5)], "sink": [first], "checkpoint": files});
+    let (start, mut end) = query(json!({"subscribe": "t"}), Value::Null, cut_off.clone());
+    let Op::AwaitTermination(stop) = end.op else { panic!("{:?}", end.op) };
+    end.op = Op::Stop(stop);
+
+    let mut finished = cut_off.clone();
+    finished["progress"] = json!([entry(0, Value::Null, 5), entry(1, json!({"t": {"0": 5}}), 10)]);
+    let mut second = read(5);
+    (second["firstOffset"], second["lastOffset"]) = (json!(5), json!(9));
+    finished["sink"] = json!([first, {"batchId": 1, "readTasks": 1, "rows": [second]}]);
+    finished["checkpoint"]["commits/1"] = json!("v1\n{}");
+    let stopped = (start, end);
+    assert_eq!(setting.end(&stopped, &finished.into()), (vec![rule], vec![]));
+    assert!(!setting.end(&stopped, &cut_off.into()).1.is_empty());
+}
+
+#[test]
+fn golden_losses_may_be_counted_where_there_are_any() {
+    let setting = Setting::new();
+    let rule = "losses are counted in the metrics of a source";
+    let counted = |answer: &Value| {
+        let mut counted = answer.clone();
+        counted["progress"][0]["metrics"] = json!({"dataLoss": "1", "offsetOutOfRange": "20"});
+        counted
+    };
+    let options = json!({"subscribe": "t", "failOnDataLoss": "false"});
+    let lost = ran(json!({"t": {"0": 0}}), 25, 5);
+    let query_of = |answer: &Value| query(options.clone(), Value::Null, answer.clone());
+    assert_eq!(setting.end(&query_of(&lost), &counted(&lost).into()), (vec![rule], vec![]));
+    assert_eq!(setting.end(&query_of(&lost), &lost.clone().into()), (vec![], vec![]));
+    // All of it was read: nothing can be lost.
+    let whole = ran(json!({"t": {"0": 0}}), 5, 5);
+    assert_eq!(setting.end(&query_of(&whole), &counted(&whole).into()).1.len(), 2);
+}
+
+#[test]
+fn golden_a_direct_stream_that_flushed_goes_on_after_its_last_batch() {
+    let mut setting = Setting::new();
+    let rule = "a direct stream commits what is queued when it stops";
+    let ran = |from: i64, records: i64| {
+        let range = |from: i64| json!({"topic": "t", "partition": 0, "fromOffset": from, "untilOffset": 25});
+        json!({"batches": [{"batch": 0, "offsetRanges": [range(from)], "records": records},
+            {"batch": 1, "offsetRanges": [range(25)], "records": 0}], "commitCallbacks": []})
+    };
+    let stream = json!({"op": "dstream", "topics": ["t"], "group": "g", "autoOffsetReset": "earliest", "batches": 2,
+        "commit": true, "result": ran(0, 25)});
+    let offsets = json!({"op": "groupOffsets", "group": "g", "result": {}});
+    let steps = steps(&format!("{stream},{offsets}"));
+    assert_eq!(setting.batch(&steps[0], &ran(0, 25).into()), (vec![], vec![]));
+    setting.flushed.insert("g".to_owned(), dstream::ends(&ran(0, 25)));
+    assert_eq!(setting.batch(&steps[1], &json!({"t-0": 25}).into()), (vec![rule], vec![]));
+    assert_eq!(setting.batch(&steps[1], &json!({}).into()).1.len(), 1);
+    assert_eq!(setting.batch(&steps[0], &ran(25, 0).into()), (vec![rule], vec![]));
+    assert_eq!(setting.batch(&steps[0], &ran(0, 25).into()).1.len(), 2);
 }
