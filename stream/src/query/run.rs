@@ -323,9 +323,11 @@ impl Run {
                 parts.push(source.nothing(self.parallelism));
             }
         }
+        report.took("getBatch", planning);
+        let planning = Instant::now();
+        let micro_batch = MicroBatch::new(batch.id, self.filter.clone(), parts);
         report.took("queryPlanning", planning);
         let adding = Instant::now();
-        let micro_batch = MicroBatch::new(batch.id, self.filter.clone(), parts);
         let processing = self.process.clone().process(micro_batch.clone());
         let mut task = AbortOnDrop(tokio::spawn(processing));
         match (&mut task.0).await {
