@@ -123,9 +123,9 @@ pub(super) const RULES: &[Rule] = &[
         apply: batches::stopped_at_work,
     },
     Rule {
-        name: "losses are counted in the metrics of a source",
-        why: "Spark counts them in its tasks only, which nobody sees in the progress",
-        apply: batches::counted_losses,
+        name: "continuous mode writes what batches need",
+        why: "Spark leaves out where it began and the settings, and can't go on in batches from an epoch that was not committed",
+        apply: batches::continuous,
     },
     Rule {
         name: "a direct stream commits what is queued when it stops",
