@@ -54,6 +54,7 @@ impl PlannedBatch {
         settings: &ReadSettings,
         progress: &Arc<ReadProgress>,
     ) -> Result<ProcessedBatch> {
+        sink.begin_batch(self.batch_id).await?;
         let outcome = read_ranges(client, &self.ranges, filter, sink, settings, progress).await?;
         sink.finish_batch(self.batch_id).await?;
         let reached = settings.records_max.map(|_| reached_offsets(&outcome.ranges, &self.end_offsets));

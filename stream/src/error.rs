@@ -1,6 +1,6 @@
 //! Errors of this layer add topic, partition, offset and batch; data loss has a type of its own.
 
-use crate::{CheckpointError, OffsetRange, OptionError, options::partition_set};
+use crate::{BoxError, CheckpointError, OffsetRange, OptionError, options::partition_set};
 use ottla_client::{BudgetHeld, FetchErrorKind, TopicPartition};
 use ottla_protocol::{ErrorCode, record::BatchError};
 use std::{collections::BTreeSet, fmt};
@@ -44,6 +44,32 @@ pub enum Error {
     /// The output failed.
     #[error(transparent)]
     Sink(#[from] SinkError),
+    /// A query's function failed. The batch is not committed.
+    #[error("the function of the query failed in batch {batch_id}")]
+    Foreach {
+        /// The batch.
+        batch_id: i64,
+        /// What it said.
+        source: BoxError,
+    },
+    /// A query's function, or its sink, panicked. The batch is not committed.
+    #[error("the function of the query panicked in batch {batch_id}: {message}")]
+    Panicked {
+        /// The batch.
+        batch_id: i64,
+        /// What the panic said.
+        message: String,
+    },
+    /// A store did not take the offsets of what was processed before the query had to end. The checkpoint, if there is one, has them.
+    #[error("{store} did not take the offsets of {partitions} before the query ended")]
+    Uncommitted {
+        /// The store.
+        store: String,
+        /// The partitions.
+        partitions: String,
+        /// What it said at last, if it said anything.
+        source: Option<Box<Error>>,
+    },
     /// The offsets of some partitions could not be committed.
     #[error("group '{group}' did not take the offsets of {}{}", list(.refused), owned(.refused))]
     Commit {
@@ -80,6 +106,9 @@ impl Error {
             Self::Unfinished { .. } => "READ_UNFINISHED",
             Self::Checkpoint(error) => error.condition(),
             Self::Sink(_) => "SINK_FAILED",
+            Self::Foreach { .. } => "FOREACH_BATCH_FAILED",
+            Self::Panicked { .. } => "FOREACH_BATCH_PANICKED",
+            Self::Uncommitted { .. } => "COMMIT_FAILED",
             Self::Commit { .. } => "COMMIT_FAILED",
         }
     }

@@ -17,6 +17,15 @@ pub trait Sink: Send + Sync + 'static {
     /// What takes the records of one range.
     type Writer: RecordWriter;
 
+    /// A batch begins: what is left of an attempt at it that was given up can be thrown away. Called before the batch's first writer.
+    ///
+    /// # Errors
+    /// The output can't be made ready.
+    fn begin_batch(&self, batch_id: i64) -> impl Future<Output = Result<(), SinkError>> + Send {
+        let _ = batch_id;
+        async { Ok(()) }
+    }
+
     /// A writer for the kept records of `range`. `include_headers` is the source's option `includeHeaders`: whether the column `headers`
     /// is among the columns of its rows.
     ///

@@ -1,0 +1,524 @@
+//! The loop of a query: look what is new, write down what will be done, do it, write down that it is done (DESIGN, P2; SPARK 5).
+
+use super::{
+    Control, QueryError, RetryPolicy, Trigger,
+    micro_batch::{MicroBatch, Tally},
+    observer::{BatchReport, Observer, SourceReport},
+    process::Process,
+    source::{Look, Source, Span},
+    stores::Stores,
+    trigger::next_due_ms,
+    wall_ms,
+};
+use crate::{
+    Error, Filter, LostRange, OffsetOutOfRange, Offsets, Result, StoreCommit,
+    batch::recreated_topics,
+    checkpoint::{Checkpoint, CheckpointError, OffsetsEntry, OwnEntry, OwnSource, Recovered},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+/// The pause after a look that found nothing, at least: brokers are not asked in a tight loop.
+const IDLE_PAUSE: Duration = Duration::from_millis(100);
+
+/// A query at work.
+pub(super) struct Run {
+    pub(super) id: Uuid,
+    pub(super) trigger: Trigger,
+    pub(super) filter: Filter,
+    pub(super) parallelism: usize,
+    pub(super) process: Arc<dyn Process>,
+    pub(super) retry: RetryPolicy,
+    pub(super) sources: Vec<Source>,
+    pub(super) checkpoint: Option<Arc<Checkpoint>>,
+    pub(super) stores: Stores,
+    pub(super) observer: Observer,
+    pub(super) control: Arc<Control>,
+    /// The next batch.
+    pub(super) batch_id: i64,
+    /// A batch that an earlier run began.
+    pub(super) pending: Option<Batch>,
+}
+
+/// A batch that is written down, or will be.
+#[derive(Clone)]
+pub(super) struct Batch {
+    id: i64,
+    sources: Vec<BatchSource>,
+}
+
+/// A source's part in a batch.
+#[derive(Clone)]
+struct BatchSource {
+    /// `None` while the source has no partition.
+    span: Option<Span>,
+    /// The start for progress: none before the source's first batch.
+    shown_start: Option<Offsets>,
+    /// What there was when it was planned; not known of a batch that is run again.
+    latest: Option<Offsets>,
+}
+
+/// What a trigger came to.
+#[derive(PartialEq, Eq)]
+enum Outcome {
+    Ran,
+    Idle,
+}
+
+impl Run {
+    /// Runs until the trigger is done, the query is stopped, or something fails.
+    pub(super) async fn run(mut self) -> std::result::Result<(), QueryError> {
+        let control = self.control.clone();
+        let result = tokio::select! {
+            result = self.triggers() => result,
+            () = control.must_stop() => Ok(()),
+        };
+        let flushed = self.flush().await;
+        let batch_id = control.batch_at_work();
+        let result = result.and(flushed).map_err(|error| {
+            QueryError::new(self.id, self.observer.run_id(), batch_id, error)
+        });
+        self.observer.terminated(result.as_ref().err());
+        result
+    }
+
+    async fn triggers(&mut self) -> Result<()> {
+        self.recover().await?;
+        loop {
+            let begun_ms = wall_ms();
+            let look = self.control.begin_look();
+            let outcome = self.trigger(begun_ms).await?;
+            if outcome == Outcome::Idle {
+                self.control.found_nothing(look);
+            }
+            match self.trigger {
+                Trigger::Once => return Ok(()),
+                Trigger::AvailableNow if outcome == Outcome::Idle => return Ok(()),
+                Trigger::ProcessingTime(interval) => {
+                    let due = next_due_ms(interval, begun_ms).saturating_sub(wall_ms());
+                    let due = Duration::from_millis(u64::try_from(due).unwrap_or(0));
+                    let pause = if outcome == Outcome::Idle { due.max(IDLE_PAUSE) } else { due };
+                    tokio::time::sleep(pause).await;
+                }
+                _ => {}
+            }
+            if self.control.is_stopping() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Finds out where the query goes on.
+    async fn recover(&mut self) -> Result<()> {
+        match self.checkpoint.clone() {
+            Some(checkpoint) => self.recover_from(&checkpoint).await?,
+            None => self.recover_from_stores().await?,
+        }
+        if self.trigger == Trigger::AvailableNow {
+            for index in 0..self.sources.len() {
+                self.begin_source(index).await?;
+            }
+            for source in &mut self.sources {
+                source.freeze().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn recover_from(&mut self, checkpoint: &Arc<Checkpoint>) -> Result<()> {
+        let sources = self.sources.len();
+        match on_disk(checkpoint, move |checkpoint| checkpoint.recover(sources)).await? {
+            Recovered::New => {}
+            Recovered::Committed { batch_id, entry } => {
+                self.batch_id = batch_id.saturating_add(1);
+                let commits = self.commits_of(batch_id, &entry);
+                self.go_to(&entry);
+                // A commit that the last run could not make, or that nobody made since the checkpoint came from elsewhere.
+                let warnings = self.stores.commit(&commits).await?;
+                self.warn_all(warnings);
+            }
+            Recovered::Pending { batch_id, entry, before } => {
+                self.batch_id = batch_id;
+                if let Some(before) = &before {
+                    self.go_to(before);
+                }
+                self.pending = Some(self.planned_before(batch_id, entry).await?);
+            }
+        }
+        self.warn_all(checkpoint.warnings());
+        Ok(())
+    }
+
+    fn go_to(&mut self, entry: &OffsetsEntry) {
+        let own = own_sources(entry);
+        for ((source, end), own) in self.sources.iter_mut().zip(&entry.sources).zip(own) {
+            if let Some(end) = end {
+                source.move_to(end.clone(), own.topic_ids);
+            }
+        }
+    }
+
+    /// The batch as it was planned by an earlier run.
+    async fn planned_before(&mut self, batch_id: i64, entry: OffsetsEntry) -> Result<Batch> {
+        let own = own_sources(&entry);
+        let mut sources = Vec::new();
+        for (index, (end, own)) in entry.sources.into_iter().zip(own).enumerate() {
+            let shown_start = self.sources.get(index).filter(|source| source.began).and_then(|source| source.position.clone());
+            let span = match end {
+                Some(end) => {
+                    self.begin_source(index).await?;
+                    let source = self.sources.get(index);
+                    let start = source.and_then(|source| source.position.clone()).unwrap_or_default();
+                    let start_ids = source.map(|source| source.topic_ids().clone()).unwrap_or_default();
+                    Some(Span { start, start_ids, end, own })
+                }
+                None => None,
+            };
+            sources.push(BatchSource { span, shown_start, latest: None });
+        }
+        Ok(Batch { id: batch_id, sources })
+    }
+
+    /// Without a checkpoint: goes on from what each source's store has.
+    async fn recover_from_stores(&mut self) -> Result<()> {
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            let Some(store) = self.stores.of_source(index) else { continue };
+            let (_, partitions) = source.partitions().await?;
+            let stored = store.load(&partitions).await?;
+            for (partition, bad) in &stored.not_offsets {
+                self.observer.warn(&format!("{} holds {bad} for {partition}, which is no offset: it counts as none", store.name()));
+            }
+            if let Some(batch_id) = stored.batch_id() {
+                self.batch_id = self.batch_id.max(batch_id.saturating_add(1));
+            }
+            if !stored.offsets.is_empty() {
+                let lost = source.begin_at(stored.next_offsets(), stored.topic_ids()).await?;
+                warn_of_range(&self.observer, &store.name(), source.options.out_of_range(), &lost);
+            }
+        }
+        Ok(())
+    }
+
+    /// Resolves where a source begins, once, and stores it before the first batch.
+    async fn begin_source(&mut self, index: usize) -> Result<()> {
+        let Some(source) = self.sources.get(index) else { return Ok(()) };
+        if source.position.is_some() {
+            return Ok(());
+        }
+        let stored = match &self.checkpoint {
+            Some(checkpoint) => on_disk(checkpoint, move |checkpoint| checkpoint.initial_offsets(index)).await?,
+            None => None,
+        };
+        let Some(source) = self.sources.get_mut(index) else { return Ok(()) };
+        if stored.is_some() {
+            source.position = stored;
+            return Ok(());
+        }
+        let (offsets, lost) = source.initial_offsets().await?;
+        warn_of_range(&self.observer, "the group", source.options.out_of_range(), &lost);
+        source.position = Some(offsets.clone());
+        if let Some(checkpoint) = &self.checkpoint {
+            on_disk(checkpoint, move |checkpoint| checkpoint.write_initial_offsets(index, &offsets)).await?;
+        }
+        Ok(())
+    }
+
+    async fn trigger(&mut self, begun_ms: i64) -> Result<Outcome> {
+        let mut report = BatchReport::new(begun_ms);
+        let batch = match self.pending.take() {
+            Some(batch) => batch,
+            None => match self.construct(begun_ms, &mut report).await? {
+                Some(batch) => batch,
+                None => return Ok(Outcome::Idle),
+            },
+        };
+        self.run_batch(batch, report).await?;
+        Ok(Outcome::Ran)
+    }
+
+    /// Looks what is new, and writes down the batch if there is any.
+    async fn construct(&mut self, begun_ms: i64, report: &mut BatchReport) -> Result<Option<Batch>> {
+        let looking = Instant::now();
+        let mut looks = Vec::new();
+        for index in 0..self.sources.len() {
+            self.begin_source(index).await?;
+            if let Some(source) = self.sources.get_mut(index) {
+                looks.push(source.look(begun_ms, self.trigger != Trigger::Once).await?);
+            }
+        }
+        report.took("latestOffset", looking);
+        let news = self.sources.iter().zip(&looks).any(|(source, look)| source.is_news(look));
+        if !news {
+            // What ends by itself says so by ending, unless it did nothing at all.
+            if matches!(self.trigger, Trigger::ProcessingTime(_)) || !self.observer.has_run() {
+                let mut report = std::mem::replace(report, BatchReport::new(begun_ms));
+                report.sources = self.sources.iter().zip(looks).map(|(source, look)| idle_report(source, look)).collect();
+                self.observer.idle(report, self.batch_id, self.process.description());
+            }
+            return Ok(None);
+        }
+        let sources: Vec<BatchSource> =
+            self.sources.iter().zip(looks).map(|(source, look)| batch_source(source, look)).collect();
+        self.check_groups(&sources)?;
+        let batch = Batch { id: self.batch_id, sources };
+        if let Some(checkpoint) = &self.checkpoint {
+            let writing = Instant::now();
+            let entry = OffsetsEntry {
+                metadata: Some(checkpoint.next_metadata(begun_ms)),
+                sources: batch.spans().map(|span| span.map(|span| span.end.clone())).collect(),
+                own: Some(OwnEntry {
+                    sources: batch.spans().map(|span| span.map(|span| span.own.clone()).unwrap_or_default()).collect(),
+                }),
+            };
+            self.control.at_work(Some(batch.id));
+            let id = batch.id;
+            on_disk(checkpoint, move |checkpoint| checkpoint.write_offsets(id, &entry)).await?;
+            report.took("walCommit", writing);
+        }
+        Ok(Some(batch))
+    }
+
+    /// Sources that share a group must not share partitions: one would overwrite the other's offsets.
+    fn check_groups(&self, batch: &[BatchSource]) -> Result<()> {
+        let mut seen: BTreeMap<(&str, _), usize> = BTreeMap::new();
+        for (index, (source, part)) in self.sources.iter().zip(batch).enumerate() {
+            let (Some(group), Some(span)) = (&source.options.commit_group, &part.span) else { continue };
+            for partition in span.end.keys() {
+                if let Some(other) = seen.insert((group, partition), index) {
+                    return Err(Error::Plan {
+                        condition: "SOURCES_SHARE_PARTITIONS",
+                        message: format!(
+                            "sources {other} and {index} both read {partition} and both commit to group '{group}': give one of them another \
+                             commit group"
+                        ),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Plans, reads, processes, and writes down that it is done; in this order.
+    async fn run_batch(&mut self, batch: Batch, mut report: BatchReport) -> Result<()> {
+        self.control.at_work(Some(batch.id));
+        let mut attempt = 1;
+        let (micro_batch, tallies) = loop {
+            match self.process(&batch, &mut report).await {
+                Ok(done) => break done,
+                Err(error) if attempt < self.retry.attempts && !is_final(&error) => {
+                    self.observer.warn(&format!(
+                        "batch {} failed and is run again ({attempt} of {} attempts): {}",
+                        batch.id,
+                        self.retry.attempts,
+                        ottla_client::report(&error)
+                    ));
+                    attempt += 1;
+                    tokio::time::sleep(self.retry.pause).await;
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let committing = Instant::now();
+        if let Some(checkpoint) = &self.checkpoint {
+            let id = batch.id;
+            on_disk(checkpoint, move |checkpoint| checkpoint.write_commit(id)).await?;
+        }
+        report.took("commitOffsets", committing);
+        let commits = self.commits_after(&batch, &tallies);
+        let lost = micro_batch.lost();
+        for (source, part) in self.sources.iter_mut().zip(&batch.sources) {
+            if let Some(span) = &part.span {
+                source.move_to(span.end.clone(), span.own.topic_ids.clone());
+            }
+        }
+        self.batch_id = batch.id.saturating_add(1);
+        lost.iter().for_each(|lost| self.observer.warn(&lost.to_string()));
+        self.report(&batch, tallies, &lost, report);
+        let warnings = self.stores.commit(&commits).await?;
+        self.control.note_failed_commits(self.stores.failed());
+        self.warn_all(warnings);
+        if let Some(checkpoint) = &self.checkpoint {
+            self.warn_all(checkpoint.warnings());
+        }
+        self.control.at_work(None);
+        Ok(())
+    }
+
+    async fn process(&mut self, batch: &Batch, report: &mut BatchReport) -> Result<(MicroBatch, Vec<Tally>)> {
+        let planning = Instant::now();
+        let mut parts = Vec::new();
+        for (source, part) in self.sources.iter().zip(&batch.sources) {
+            if let Some(span) = &part.span {
+                parts.push(source.plan(span, self.parallelism).await?);
+            } else {
+                parts.push(source.nothing(self.parallelism));
+            }
+        }
+        report.took("queryPlanning", planning);
+        let adding = Instant::now();
+        let micro_batch = MicroBatch::new(batch.id, self.filter.clone(), parts);
+        let processing = self.process.clone().process(micro_batch.clone());
+        let mut task = AbortOnDrop(tokio::spawn(processing));
+        match (&mut task.0).await {
+            Ok(result) => result?,
+            Err(error) => return Err(panicked(batch.id, error)),
+        }
+        report.took("addBatch", adding);
+        let tallies = micro_batch.tallies();
+        Ok((micro_batch, tallies))
+    }
+
+    fn report(&mut self, batch: &Batch, tallies: Vec<Tally>, lost: &[LostRange], mut report: BatchReport) {
+        let hits: u64 = tallies.iter().map(|tally| tally.counts.hits).sum();
+        for ((source, part), tally) in self.sources.iter().zip(&batch.sources).zip(tallies) {
+            let of_source = |lost: &&LostRange| {
+                part.span.as_ref().is_some_and(|span| {
+                    let partition = lost.partition();
+                    span.end.contains_key(&partition) || span.start.contains_key(&partition)
+                })
+            };
+            report.sources.push(SourceReport {
+                strategy: source.options.strategy.clone(),
+                start: part.shown_start.clone(),
+                end: part.span.as_ref().map(|span| span.end.clone()),
+                latest: part.latest.clone(),
+                records: tally.counts.records,
+                lost: lost.iter().filter(of_source).cloned().collect(),
+            });
+        }
+        let output_rows = self.process.counts_output().then_some(hits);
+        self.observer.progress(report, batch.id, self.process.description(), output_rows);
+    }
+
+    /// What the stores are to hold after a batch of this run.
+    fn commits_after(&self, batch: &Batch, tallies: &[Tally]) -> Vec<Option<StoreCommit>> {
+        let commit = |(part, tally): (&BatchSource, &Tally)| {
+            let span = part.span.as_ref()?;
+            // Of partitions that nothing was read of, the epoch at the end is that of the last batch.
+            let mut leader_epochs = span.own.leader_epochs.clone();
+            leader_epochs.extend(tally.leader_epochs.iter().map(|(partition, epoch)| (partition.clone(), *epoch)));
+            Some(StoreCommit {
+                batch_id: batch.id,
+                query_id: self.id.to_string(),
+                offsets: span.end.clone(),
+                leader_epochs,
+                topic_ids: span.own.topic_ids.clone(),
+                recreated: recreated_topics(&tally.lost),
+            })
+        };
+        batch.sources.iter().zip(tallies).map(commit).collect()
+    }
+
+    /// What the stores are to hold after a batch that an earlier run has done.
+    fn commits_of(&self, batch_id: i64, entry: &OffsetsEntry) -> Vec<Option<StoreCommit>> {
+        let commit = |(offsets, own): (&Option<Offsets>, OwnSource)| {
+            Some(StoreCommit {
+                batch_id,
+                query_id: self.id.to_string(),
+                offsets: offsets.clone()?,
+                leader_epochs: own.leader_epochs,
+                topic_ids: own.topic_ids,
+                recreated: BTreeSet::new(),
+            })
+        };
+        entry.sources.iter().zip(own_sources(entry)).map(commit).collect()
+    }
+
+    /// Gives the stores what they do not have yet.
+    async fn flush(&mut self) -> Result<()> {
+        let deadline = self.control.stop_deadline();
+        let warnings = self.stores.flush(deadline).await?;
+        self.warn_all(warnings);
+        Ok(())
+    }
+
+    fn warn_all(&self, warnings: Vec<String>) {
+        warnings.iter().for_each(|warning| self.observer.warn(warning));
+    }
+}
+
+impl Batch {
+    fn spans(&self) -> impl Iterator<Item = Option<&Span>> {
+        self.sources.iter().map(|source| source.span.as_ref())
+    }
+}
+
+/// Calls the checkpoint on a thread that may block.
+async fn on_disk<T: Send + 'static>(
+    checkpoint: &Arc<Checkpoint>,
+    call: impl FnOnce(&Checkpoint) -> std::result::Result<T, CheckpointError> + Send + 'static,
+) -> Result<T> {
+    let checkpoint = checkpoint.clone();
+    match tokio::task::spawn_blocking(move || call(&checkpoint)).await {
+        Ok(result) => Ok(result?),
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime ends, and nobody is left to see this.
+        Err(_) => Err(Error::Unfinished { range: None }),
+    }
+}
+
+fn own_sources(entry: &OffsetsEntry) -> Vec<OwnSource> {
+    let mut own = entry.own.as_ref().map(|own| own.sources.clone()).unwrap_or_default();
+    own.resize_with(entry.sources.len(), OwnSource::default);
+    own
+}
+
+fn batch_source(source: &Source, look: Look) -> BatchSource {
+    // As Spark, which has no offsets of a source before it has a partition.
+    let is_nothing = look.end.is_empty() && !source.began;
+    let span = (!is_nothing).then(|| Span {
+        start: source.position.clone().unwrap_or_default(),
+        start_ids: source.topic_ids().clone(),
+        end: look.end,
+        own: look.own,
+    });
+    let shown_start = if source.began { source.position.clone() } else { None };
+    BatchSource { span, shown_start, latest: (!is_nothing).then_some(look.latest.offsets) }
+}
+
+fn idle_report(source: &Source, look: Look) -> SourceReport {
+    SourceReport {
+        strategy: source.options.strategy.clone(),
+        start: source.position.clone(),
+        end: source.position.clone(),
+        latest: Some(look.latest.offsets),
+        records: 0,
+        lost: Vec::new(),
+    }
+}
+
+/// What is stored and not in the log is told, unless it was an error.
+fn warn_of_range(observer: &Observer, store: &str, policy: OffsetOutOfRange, lost: &[LostRange]) {
+    let side = if policy == OffsetOutOfRange::Latest { "end" } else { "start" };
+    for lost in lost {
+        observer.warn(&format!("what {store} holds is outside of the log, which is read from its {side}: {lost}"));
+    }
+}
+
+/// Whether another try of the batch would come to the same.
+fn is_final(error: &Error) -> bool {
+    matches!(error, Error::DataLoss(_) | Error::Option(_) | Error::Plan { .. } | Error::Checkpoint(_))
+}
+
+fn panicked(batch_id: i64, error: tokio::task::JoinError) -> Error {
+    let Ok(panic) = error.try_into_panic() else { return Error::Unfinished { range: None } };
+    let message = match panic.downcast::<String>() {
+        Ok(message) => *message,
+        Err(panic) => panic.downcast_ref::<&str>().map_or("a value that is no text", |text| *text).to_owned(),
+    };
+    Error::Panicked { batch_id, message }
+}
+
+/// A task that ends with whoever waits for it.
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,130 @@
+//! Committing what was processed to the stores beside the checkpoint, or to the only one there is.
+
+use crate::{CommitOutcome, Error, OffsetStore, Result, StoreCommit};
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// The pause between two attempts while a query stops.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+/// A store, and the source whose offsets it keeps.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) source: usize,
+    pub(super) store: Arc<dyn OffsetStore>,
+    /// What it could not be given yet.
+    waiting: Option<StoreCommit>,
+}
+
+/// All stores of a query.
+#[derive(Debug, Default)]
+pub(super) struct Stores {
+    slots: Vec<Slot>,
+    /// Whether there is no checkpoint: then a failing commit stops the query.
+    only: bool,
+    failed: u64,
+}
+
+impl Stores {
+    pub(super) fn new(stores: Vec<(usize, Arc<dyn OffsetStore>)>, only: bool) -> Self {
+        let slots = stores.into_iter().map(|(source, store)| Slot { source, store, waiting: None }).collect();
+        Self { slots, only, failed: 0 }
+    }
+
+    /// The store that a source begins from when there is no checkpoint.
+    pub(super) fn of_source(&self, source: usize) -> Option<&Arc<dyn OffsetStore>> {
+        self.slots.iter().find(|slot| slot.source == source).map(|slot| &slot.store)
+    }
+
+    /// How many commits failed so far.
+    pub(super) fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// Commits a batch: `commits` has an entry for each source. Returns what to warn of. What fails is tried again with the next batch.
+    ///
+    /// # Errors
+    /// The commit failed and there is no checkpoint.
+    pub(super) async fn commit(&mut self, commits: &[Option<StoreCommit>]) -> Result<Vec<String>> {
+        let mut warnings = Vec::new();
+        for slot in &mut self.slots {
+            let Some(Some(commit)) = commits.get(slot.source) else { continue };
+            let mut commit = commit.clone();
+            if let Some(older) = slot.waiting.take() {
+                commit.absorb(older);
+            }
+            if let Err(error) = slot.commit(commit, &mut warnings).await {
+                self.failed += 1;
+                if self.only {
+                    return Err(error);
+                }
+                warnings.push(format!(
+                    "the offsets of a batch could not be committed to {}, which will be tried again with the next one: {}",
+                    slot.store.name(),
+                    ottla_client::report(&error)
+                ));
+            }
+        }
+        Ok(warnings)
+    }
+
+    /// Commits what is still waiting, again and again until the deadline.
+    ///
+    /// # Errors
+    /// The last failure of the first store that did not take its offsets.
+    pub(super) async fn flush(&mut self, deadline: Instant) -> Result<Vec<String>> {
+        let mut warnings = Vec::new();
+        let mut failure = None;
+        for slot in &mut self.slots {
+            while let Some(commit) = slot.waiting.take() {
+                let names: Vec<String> = commit.offsets.keys().map(ToString::to_string).collect();
+                let again = commit.clone();
+                let attempt = tokio::time::timeout_at(deadline, slot.commit(commit, &mut warnings)).await;
+                slot.waiting = slot.waiting.take().or_else(|| attempt.is_err().then_some(again));
+                let error = match attempt {
+                    Ok(Ok(())) => continue,
+                    Ok(Err(error)) => Some(error),
+                    Err(_) => None,
+                };
+                if Instant::now() + RETRY_PAUSE >= deadline {
+                    let (store, source) = (slot.store.name(), error.map(Box::new));
+                    failure = failure.or(Some(Error::Uncommitted { store, partitions: names.join(", "), source }));
+                    break;
+                }
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+        }
+        failure.map_or(Ok(warnings), Err)
+    }
+}
+
+impl Slot {
+    /// On failure the commit stays here, waiting.
+    async fn commit(&mut self, commit: StoreCommit, warnings: &mut Vec<String>) -> Result<()> {
+        match self.store.store(&commit).await {
+            Ok(outcome) => {
+                warnings.extend(told(&self.store.name(), &outcome));
+                Ok(())
+            }
+            Err(error) => {
+                self.waiting = Some(commit);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// What a commit did that its user may not expect.
+fn told(store: &str, outcome: &CommitOutcome) -> Vec<String> {
+    let overwritten =
+        outcome.not_offsets.iter().map(|(partition, bad)| format!("{store} held {bad} for {partition}, which is no offset: it counts as none"));
+    let recreated = outcome
+        .recreated
+        .iter()
+        .map(|partition| format!("{partition} is another one than was read: nothing is committed for it to {store}"));
+    let kept = outcome
+        .kept
+        .iter()
+        .map(|(partition, offset)| format!("{store} is further already in {partition} and stays at {offset}"));
+    overwritten.chain(recreated).chain(kept).collect()
+}
