@@ -45,10 +45,20 @@ impl Client {
     /// # Errors
     /// [`Error::NoBroker`] when no bootstrap server answers within 15 s (or `default.api.timeout.ms`, if that is less).
     pub async fn connect(config: ClientConfig) -> Result<Self> {
+        Self::connect_beside(None, config).await
+    }
+
+    /// As [`connect`](Self::connect), with the byte budget of another client, if there is one: for programs that read several clusters, or one
+    /// with different settings, and have one amount of memory. `memory_bytes` is the other's then.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn connect_beside(other: Option<&Self>, config: ClientConfig) -> Result<Self> {
         let timeout = config.default_api_timeout.min(BOOTSTRAP_TIMEOUT);
         let config = Arc::new(config);
         let pool = BrokerPool::new(config.clone(), Arc::new(frame_pool(&config)));
-        let budget = Arc::new(Budget::new(config.memory_bytes));
+        let own = || Arc::new(Budget::new(config.memory_bytes));
+        let budget = other.map_or_else(own, |other| other.shared.budget.clone());
         let shared = Shared { config, pool, budget, cluster: Arc::default(), coordinators: Arc::default() };
         let client = Self { shared: Arc::new(shared) };
         match client.refresh_metadata(&TopicSelection::None, Deadline::after(timeout)).await {

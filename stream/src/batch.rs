@@ -41,7 +41,7 @@ impl PlannedBatch {
         &self.lost
     }
 
-    /// Reads the ranges, writes what `filter` keeps to `sink`, and finishes the sink's batch.
+    /// Begins the sink's batch, reads the ranges, writes what `filter` keeps to `sink`, and finishes the sink's batch.
     ///
     /// # Errors
     /// Whatever keeps a record from being read or written. Nothing may be committed then, and nothing can be: there is no

@@ -10,7 +10,7 @@
 //!
 //! - [`StreamOptions::from_pairs`] takes Spark's option names; [`StreamOptions::plan`] asks the cluster and resolves them to numbers.
 //! - [`PlannedBatch::process`] reads all ranges side by side and hands what a [`Filter`] keeps to a [`Sink`]: [`LineSink`] prints lines,
-//!   [`NullSink`] only counts, and one's own is two small traits.
+//!   [`FileSink`] writes a file a batch, [`NullSink`] only counts, and one's own is two small traits.
 //!   [`PlannedBatch::read`] gives record batches one after the other instead, to look at or to keep.
 //! - [`ProcessedBatch::commit`] commits the end of every partition of the plan, whatever the filter kept.
 //!
@@ -40,6 +40,7 @@
 mod batch;
 mod bounded;
 mod checkpoint;
+mod durable;
 mod error;
 mod filter;
 mod offset;
@@ -65,11 +66,12 @@ pub use options::{
 pub use ottla_client::{BudgetHeld, Client, FetchErrorKind, TopicPartition};
 pub use ottla_protocol::record::{BatchError, BatchHeader, Header, Headers, Record, TimestampType};
 pub use query::{
-    BoxError, MicroBatch, MicroBatchReader, QueryIdle, QueryListener, QueryProgress, QueryStarted, QueryTerminated,
-    SinkProgress, SourceProgress, Trigger, TriggerError,
+    BoxError, MicroBatch, MicroBatchReader, QueryBuilder, QueryError, QueryIdle, QueryListener, QueryProgress,
+    QueryStarted, QueryTerminated, RetryPolicy, RunnableQuery, SinkProgress, SourceProgress, StreamingQuery, Trigger,
+    TriggerError,
 };
 pub use read::{BatchReader, KeptBatch, RangeCounts, RangeOutcome, ReadBatch, ReadProgress, ReadSettings};
-pub use sink::{JsonRow, LineFormat, LineSink, NullSink, RecordWriter, Sink};
+pub use sink::{FileSink, JsonRow, LineFormat, LineSink, NullSink, RecordWriter, Sink};
 pub use strategy::ConsumerStrategy;
 
 /// The examples of the project's README, as tests.

@@ -2,9 +2,10 @@
 //! under its name in one step, then the directory synced.
 
 use super::{CheckpointError, CheckpointErrorKind, crc_file};
+use crate::durable;
 use std::{
     ffi::OsStr,
-    fs::{self, File, OpenOptions},
+    fs::{self, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -44,17 +45,7 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> 
 
 /// Makes a directory, and its place in the one above it, durable.
 pub(super) fn create_directory(path: &Path) -> Result<(), CheckpointError> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        create_directory(parent)?;
-    }
-    match fs::create_dir(path) {
-        Ok(()) => sync_parent(path),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(error) => Err(CheckpointError::io(path, "making the directory")(error)),
-    }
+    durable::create_directory(path).map_err(CheckpointError::io(path, "making the directory"))
 }
 
 /// Removes temporary files that a killed process left in `directory`. One that is not there has none.
@@ -107,8 +98,5 @@ fn write_temporary(path: &Path, bytes: &[u8]) -> Result<PathBuf, CheckpointError
 }
 
 fn sync_parent(path: &Path) -> Result<(), CheckpointError> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent)
-        .and_then(|directory| directory.sync_all())
-        .map_err(CheckpointError::io(parent, "syncing the directory"))
+    durable::sync_parent(path).map_err(CheckpointError::io(path, "syncing the directory"))
 }

@@ -124,8 +124,7 @@ pub enum CheckpointErrorKind {
     /// The batch before the newest one is not there.
     #[error(
         "batch {batch_id} doesn't exist: going on from batch {newest} needs the offsets of batch {batch_id} too. Files found here: \
-         {found}; in commits: {commits}. Restore {batch_id} from a backup. Without one: delete from offsets and commits every file above \
-         the last pair of neighbours in offsets (N-1 and N), after which the batches above N are read again"
+         {found}; in commits: {commits}. Restore {batch_id} from a backup. {}", without_backup(.found, .commits)
     )]
     MissingBatch {
         /// The batch whose file is not there.
@@ -191,10 +190,29 @@ pub enum CheckpointErrorKind {
     },
 }
 
-const RESTORE: &str = "Restore it from a backup. If it is the newest file of offsets and its batch is not in commits, it may be deleted: \
-                       the batch is then planned anew";
+const RESTORE: &str = "Restore it from a backup. Without one: the newest file of commits may be deleted, its batch is run again then; so \
+                       may the newest file of offsets if its batch is not in commits, the batch is planned anew then";
 const REWRITE: &str = "Write it as {\"batchWatermarkMs\":0,\"batchTimestampMs\":0,\"conf\":{\"spark.sql.shuffle.partitions\":\"200\"}} \
                        in both files (and delete their .crc files)";
+
+/// How to go on without the missing file: from the newest batch that is known to be done, whose end is all that is needed.
+fn without_backup(found: &IdList, commits: &IdList) -> String {
+    let Some(done) = found.0.iter().rev().find(|id| commits.0.contains(id)) else {
+        return "Without one it is not known where that batch ended: start with a new checkpoint".to_owned();
+    };
+    let mut steps = Vec::new();
+    for (log, ids) in [("offsets", found), ("commits", commits)] {
+        let later: Vec<_> = ids.0.iter().filter(|id| *id > done).map(|id| format!("{log}/{id}")).collect();
+        if !later.is_empty() {
+            steps.push(format!("delete {}", later.join(", ")));
+        }
+    }
+    let before = done.saturating_sub(1);
+    if *done > 0 && !found.0.contains(&before) {
+        steps.push(format!("copy offsets/{done} to offsets/{before}, which only has to be there"));
+    }
+    format!("Without one: {}. Batch {done} is done, and what came after it is read again then", steps.join(", then "))
+}
 
 impl CheckpointError {
     /// A name for programs: Spark's where Spark has one.

@@ -139,6 +139,10 @@ pub(super) fn parse_offsets(json: &str) -> Result<Offsets, String> {
 }
 
 pub(super) fn write_offsets(offsets: &Offsets) -> String {
+    debug_assert!(
+        offsets.values().all(|offset| *offset >= 0),
+        "latest and earliest are resolved before they are stored"
+    );
     let offsets: SourceOffset = offsets.iter().map(|(partition, offset)| (partition.clone(), *offset)).collect();
     offsets.to_string()
 }

@@ -4,7 +4,7 @@ use super::QueryProgress;
 
 /// Hears what a query does. The calls come one after the other from the query's own task, which waits for each: a listener that has more to
 /// do hands it on.
-pub trait QueryListener: Send + Sync {
+pub trait QueryListener: Send + Sync + 'static {
     /// The query was started.
     fn started(&self, _started: &QueryStarted) {}
 
@@ -13,6 +13,10 @@ pub trait QueryListener: Send + Sync {
 
     /// There is nothing new: at the start, or for ten seconds since the last batch or the last time that this was said.
     fn idle(&self, _idle: &QueryIdle) {}
+
+    /// Something that the query goes on from, and that somebody should know: what is gone with `failOnDataLoss=false`, a commit that failed
+    /// beside a checkpoint. A sentence.
+    fn warning(&self, _warning: &str) {}
 
     /// The query has ended, by itself or with an error.
     fn terminated(&self, _terminated: &QueryTerminated) {}

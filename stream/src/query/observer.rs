@@ -53,7 +53,6 @@ pub(super) struct Observer {
     log: Arc<Mutex<ProgressLog>>,
     /// When the last trigger that is told of began.
     previous_ms: Option<i64>,
-    has_run: bool,
 }
 
 impl Observer {
@@ -63,16 +62,11 @@ impl Observer {
         listeners: Vec<Arc<dyn QueryListener>>,
         log: Arc<Mutex<ProgressLog>>,
     ) -> Self {
-        Self { id, run_id: Uuid::new_v4(), name, listeners, log, previous_ms: None, has_run: false }
+        Self { id, run_id: Uuid::new_v4(), name, listeners, log, previous_ms: None }
     }
 
     pub(super) fn run_id(&self) -> Uuid {
         self.run_id
-    }
-
-    /// Whether a batch was run.
-    pub(super) fn has_run(&self) -> bool {
-        self.has_run
     }
 
     pub(super) fn started(&self) {
@@ -94,7 +88,7 @@ impl Observer {
         let progress = self.query_progress(report, batch_id, now_ms, sink, output_rows);
         self.log().batch(now_ms, progress.clone());
         self.listeners.iter().for_each(|listener| listener.progress(&progress));
-        (self.previous_ms, self.has_run) = (Some(begun_ms), true);
+        self.previous_ms = Some(begun_ms);
     }
 
     /// A trigger found nothing new.
@@ -127,8 +121,7 @@ impl Observer {
         sink: &str,
         num_output_rows: Option<u64>,
     ) -> QueryProgress {
-        let times =
-            TriggerTimes { previous_start_ms: self.previous_ms, start_ms: report.begun_ms, end_ms: now_ms };
+        let times = TriggerTimes { previous_start_ms: self.previous_ms, start_ms: report.begun_ms, end_ms: now_ms };
         let mut duration_ms = report.durations;
         duration_ms.insert("triggerExecution", times.duration_ms());
         let source = |source: SourceReport| {

@@ -11,7 +11,8 @@ use super::{
     wall_ms,
 };
 use crate::{
-    Error, Filter, LostRange, OffsetOutOfRange, Offsets, Result, StoreCommit,
+    Client, Error, Filter, GroupStore, LostRange, OffsetOutOfRange, OffsetStore, Offsets, Result, StoreCommit,
+    StreamOptions,
     batch::recreated_topics,
     checkpoint::{Checkpoint, CheckpointError, OffsetsEntry, OwnEntry, OwnSource, Recovered},
 };
@@ -26,23 +27,36 @@ use uuid::Uuid;
 /// The pause after a look that found nothing, at least: brokers are not asked in a tight loop.
 const IDLE_PAUSE: Duration = Duration::from_millis(100);
 
-/// A query at work.
-pub(super) struct Run {
+/// What a query is made of.
+pub(super) struct Setup {
     pub(super) id: Uuid,
     pub(super) trigger: Trigger,
     pub(super) filter: Filter,
     pub(super) parallelism: usize,
     pub(super) process: Arc<dyn Process>,
     pub(super) retry: RetryPolicy,
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<StreamOptions>,
+    pub(super) stores: Vec<(usize, Arc<dyn OffsetStore>)>,
     pub(super) checkpoint: Option<Arc<Checkpoint>>,
-    pub(super) stores: Stores,
-    pub(super) observer: Observer,
-    pub(super) control: Arc<Control>,
+}
+
+/// A query at work.
+pub(super) struct Run {
+    id: Uuid,
+    trigger: Trigger,
+    filter: Filter,
+    parallelism: usize,
+    process: Arc<dyn Process>,
+    retry: RetryPolicy,
+    sources: Vec<Source>,
+    checkpoint: Option<Arc<Checkpoint>>,
+    stores: Stores,
+    observer: Observer,
+    control: Arc<Control>,
     /// The next batch.
-    pub(super) batch_id: i64,
+    batch_id: i64,
     /// A batch that an earlier run began.
-    pub(super) pending: Option<Batch>,
+    pending: Option<Batch>,
 }
 
 /// A batch that is written down, or will be.
@@ -71,8 +85,53 @@ enum Outcome {
 }
 
 impl Run {
+    /// Makes contact with the clusters, and runs the query to its end.
+    pub(super) async fn start_and_run(
+        setup: Setup,
+        observer: Observer,
+        control: Arc<Control>,
+    ) -> std::result::Result<(), QueryError> {
+        observer.started();
+        let failed = |error| QueryError::new(setup.id, observer.run_id(), None, error);
+        let connected = tokio::select! {
+            connected = connect(&setup.sources) => connected.map_err(failed),
+            () = control.must_stop() => Ok(Vec::new()),
+        };
+        let sources = match connected {
+            Ok(sources) if sources.len() == setup.sources.len() => sources,
+            // Told to stop before it began, or failed.
+            result => {
+                let result = result.map(|_| ());
+                observer.terminated(result.as_ref().err());
+                return result;
+            }
+        };
+        let mut stores = setup.stores;
+        for (index, source) in sources.iter().enumerate() {
+            if let Some(group) = &source.options.commit_group {
+                stores.push((index, Arc::new(GroupStore::new(&source.client, group))));
+            }
+        }
+        let run = Self {
+            id: setup.id,
+            trigger: setup.trigger,
+            filter: setup.filter,
+            parallelism: setup.parallelism,
+            process: setup.process,
+            retry: setup.retry,
+            sources,
+            stores: Stores::new(stores, setup.checkpoint.is_none()),
+            checkpoint: setup.checkpoint,
+            observer,
+            control,
+            batch_id: 0,
+            pending: None,
+        };
+        run.run().await
+    }
+
     /// Runs until the trigger is done, the query is stopped, or something fails.
-    pub(super) async fn run(mut self) -> std::result::Result<(), QueryError> {
+    async fn run(mut self) -> std::result::Result<(), QueryError> {
         let control = self.control.clone();
         let result = tokio::select! {
             result = self.triggers() => result,
@@ -80,9 +139,8 @@ impl Run {
         };
         let flushed = self.flush().await;
         let batch_id = control.batch_at_work();
-        let result = result.and(flushed).map_err(|error| {
-            QueryError::new(self.id, self.observer.run_id(), batch_id, error)
-        });
+        let result =
+            result.and(flushed).map_err(|error| QueryError::new(self.id, self.observer.run_id(), batch_id, error));
         self.observer.terminated(result.as_ref().err());
         result
     }
@@ -168,7 +226,8 @@ impl Run {
         let own = own_sources(&entry);
         let mut sources = Vec::new();
         for (index, (end, own)) in entry.sources.into_iter().zip(own).enumerate() {
-            let shown_start = self.sources.get(index).filter(|source| source.began).and_then(|source| source.position.clone());
+            let shown_start =
+                self.sources.get(index).filter(|source| source.began).and_then(|source| source.position.clone());
             let span = match end {
                 Some(end) => {
                     self.begin_source(index).await?;
@@ -191,7 +250,10 @@ impl Run {
             let (_, partitions) = source.partitions().await?;
             let stored = store.load(&partitions).await?;
             for (partition, bad) in &stored.not_offsets {
-                self.observer.warn(&format!("{} holds {bad} for {partition}, which is no offset: it counts as none", store.name()));
+                self.observer.warn(&format!(
+                    "{} holds {bad} for {partition}, which is no offset: it counts as none",
+                    store.name()
+                ));
             }
             if let Some(batch_id) = stored.batch_id() {
                 self.batch_id = self.batch_id.max(batch_id.saturating_add(1));
@@ -254,12 +316,9 @@ impl Run {
         report.took("latestOffset", looking);
         let news = self.sources.iter().zip(&looks).any(|(source, look)| source.is_news(look));
         if !news {
-            // What ends by itself says so by ending, unless it did nothing at all.
-            if matches!(self.trigger, Trigger::ProcessingTime(_)) || !self.observer.has_run() {
-                let mut report = std::mem::replace(report, BatchReport::new(begun_ms));
-                report.sources = self.sources.iter().zip(looks).map(|(source, look)| idle_report(source, look)).collect();
-                self.observer.idle(report, self.batch_id, self.process.description());
-            }
+            let mut report = std::mem::replace(report, BatchReport::new(begun_ms));
+            report.sources = self.sources.iter().zip(looks).map(|(source, look)| idle_report(source, look)).collect();
+            self.observer.idle(report, self.batch_id, self.process.description());
             return Ok(None);
         }
         let sources: Vec<BatchSource> =
@@ -446,6 +505,21 @@ impl Batch {
     fn spans(&self) -> impl Iterator<Item = Option<&Span>> {
         self.sources.iter().map(|source| source.span.as_ref())
     }
+}
+
+/// A client for each source. Sources with the same settings share one; all of them share one byte budget.
+async fn connect(options: &[StreamOptions]) -> Result<Vec<Source>> {
+    let mut sources: Vec<Source> = Vec::new();
+    for options in options {
+        let client = match sources.iter().find(|source| source.options.client == options.client) {
+            Some(same) => same.client.clone(),
+            None => {
+                Client::connect_beside(sources.first().map(|source| &source.client), options.client.clone()).await?
+            }
+        };
+        sources.push(Source::new(options.clone(), client));
+    }
+    Ok(sources)
 }
 
 /// Calls the checkpoint on a thread that may block.

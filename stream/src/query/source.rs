@@ -54,15 +54,7 @@ pub(super) struct Span {
 impl Source {
     pub(super) fn new(options: StreamOptions, client: Client) -> Self {
         let min_offsets = options.min_offsets_per_trigger.map(|min| MinOffsets::new(min, options.max_trigger_delay));
-        Self {
-            options,
-            client,
-            position: None,
-            began: false,
-            topic_ids: BTreeMap::new(),
-            min_offsets,
-            frozen: None,
-        }
+        Self { options, client, position: None, began: false, topic_ids: BTreeMap::new(), min_offsets, frozen: None }
     }
 
     fn reader(&self) -> OffsetReader<'_> {
@@ -228,8 +220,9 @@ impl Source {
         if !limited {
             return latest.clone();
         }
+        // Partitions that are not known yet count from offset 0 here, and from their log start below, as in Spark.
         if let (Some(min), Some(position)) = (&mut self.min_offsets, &self.position)
-            && !min.fires(now_ms, starts, latest)
+            && !min.fires(now_ms, position, latest)
         {
             return position.clone();
         }
@@ -274,10 +267,15 @@ impl Source {
             fail_on_data_loss: self.options.fail_on_data_loss,
         });
         let mut planned = planned.map_err(|loss| self.data_loss(loss.lost))?;
-        let gone: Vec<LostRange> = planned.ranges.iter().filter(|range| !range.is_empty()).filter_map(|range| {
-            let partition = TopicPartition::new(range.topic.clone(), range.partition);
-            (!there.contains(&partition)).then(|| deleted(range.clone()))
-        }).collect();
+        let gone: Vec<LostRange> = planned
+            .ranges
+            .iter()
+            .filter(|range| !range.is_empty())
+            .filter_map(|range| {
+                let partition = TopicPartition::new(range.topic.clone(), range.partition);
+                (!there.contains(&partition)).then(|| deleted(range.clone()))
+            })
+            .collect();
         if !gone.is_empty() && self.options.fail_on_data_loss {
             return Err(self.data_loss(gone).into());
         }

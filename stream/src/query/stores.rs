@@ -116,8 +116,10 @@ impl Slot {
 
 /// What a commit did that its user may not expect.
 fn told(store: &str, outcome: &CommitOutcome) -> Vec<String> {
-    let overwritten =
-        outcome.not_offsets.iter().map(|(partition, bad)| format!("{store} held {bad} for {partition}, which is no offset: it counts as none"));
+    let overwritten = outcome
+        .not_offsets
+        .iter()
+        .map(|(partition, bad)| format!("{store} held {bad} for {partition}, which is no offset: it counts as none"));
     let recreated = outcome
         .recreated
         .iter()

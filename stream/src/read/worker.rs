@@ -33,7 +33,7 @@ impl<W: RecordWriter> Share<W> {
     }
 
     /// What comes next of any range; `None` when all are done.
-    pub(super) async fn next(&self) -> Option<Result<CompletedFetch, FetchError>> {
+    pub(super) async fn next(&mut self) -> Option<Result<CompletedFetch, FetchError>> {
         self.fetcher.next().await
     }
 

@@ -1,10 +1,12 @@
 //! Where records go. A sink hands out one writer a range; writers are called by that range's task alone, synchronously for each record and
 //! asynchronously for each fetched piece, and the sink is told when the whole batch is there.
 
+mod file;
 mod json;
 mod lines;
 mod null;
 
+pub use file::FileSink;
 pub use json::JsonRow;
 pub use lines::{LineFormat, LineSink};
 pub use null::NullSink;
@@ -17,17 +19,19 @@ pub trait Sink: Send + Sync + 'static {
     /// What takes the records of one range.
     type Writer: RecordWriter;
 
-    /// A batch begins: what is left of an attempt at it that was given up can be thrown away. Called before the batch's first writer.
+    /// A batch begins: called before any of its writers is asked for. Whatever an earlier attempt left, of this batch or of another that
+    /// was not finished, is void.
     ///
     /// # Errors
-    /// The output can't be made ready.
+    /// The output can't take a batch.
     fn begin_batch(&self, batch_id: i64) -> impl Future<Output = Result<(), SinkError>> + Send {
         let _ = batch_id;
-        async { Ok(()) }
+        std::future::ready(Ok(()))
     }
 
-    /// A writer for the kept records of `range`. `include_headers` is the source's option `includeHeaders`: whether the column `headers`
-    /// is among the columns of its rows.
+    /// A writer for the kept records of `range`. Where a partition's offsets were split into several ranges, theirs are asked for in the
+    /// order of the offsets, and may be written side by side.
+    /// `include_headers` is the source's option `includeHeaders`: whether the column `headers` is among the columns of its rows.
     ///
     /// # Errors
     /// The output can't be opened.

@@ -8,6 +8,7 @@
 
 mod commits;
 mod faults;
+mod files;
 mod loss;
 mod memory;
 mod support;

@@ -131,7 +131,7 @@ impl RecordWriter for MemoryWriter {
 }
 
 /// Plans and processes; the sink says what came out.
-pub(crate) async fn process(options: &StreamOptions, sink: &Memory) -> Result<(Client, ProcessedBatch)> {
+pub(crate) async fn process(options: &StreamOptions, sink: &impl Sink) -> Result<(Client, ProcessedBatch)> {
     let client = Client::connect(options.client.clone()).await?;
     let batch = options.plan(&client).await?;
     let mut settings = ReadSettings::default();

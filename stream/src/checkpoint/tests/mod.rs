@@ -7,7 +7,12 @@ mod spark;
 mod writers;
 
 use super::*;
-use std::{error::Error as _, fs};
+use std::{
+    error::Error as _,
+    fs,
+    io::{BufRead, BufReader},
+    process::{Child, ChildStdout, Command, Stdio},
+};
 use tempfile::TempDir;
 
 const ID: &str = r#"{"id":"11111111-2222-4333-8444-555555555555"}"#;
@@ -67,4 +72,24 @@ fn spark_files(directory: &Path) -> Vec<String> {
     names.retain(|name| !name.starts_with("ottla/"));
     names.sort();
     names
+}
+
+/// What the test `name` below this module does as a process of its own: with this variable, which has the checkpoint's place.
+const CHILD: &str = "OTTLA_TEST_CHECKPOINT";
+
+fn child(name: &str, directory: &Path) -> (Child, BufReader<ChildStdout>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("checkpoint::tests::{name}"), "--nocapture"])
+        .env(CHILD, directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    (child, output)
+}
+
+/// What the child says after this word, if it says it.
+fn said(output: &mut impl BufRead, word: &str) -> Option<String> {
+    output.lines().map_while(Result::ok).find_map(|line| line.strip_prefix(word).map(str::to_owned))
 }

@@ -46,14 +46,34 @@ fn the_state_of_a_stateful_query_is_refused_and_nothing_is_written() {
 
 #[test]
 fn s_s07_a_hole_in_the_offsets_names_the_files_and_a_safe_action() {
-    let error = recover(&[("offsets/7", &v1("{}")), ("offsets/9", &v1("{}")), ("commits/7", "v1\n{}")]).unwrap_err();
-    let text = told(&error);
-    for part in ["batch 8 doesn't exist", "found here: 7, 9;", "in commits: 7.", "Restore 8 from a backup"] {
+    let (seven, nine) = (v1("{\"t\":{\"0\":70}}"), v1("{\"t\":{\"0\":90}}"));
+    let directory = directory(&[("offsets/7", &seven), ("offsets/9", &nine), ("commits/7", "v1\n{}")]);
+    let text = told(&open(directory.path()).recover(1).unwrap_err());
+    for part in [
+        "batch 8 doesn't exist",
+        "found here: 7, 9;",
+        "in commits: 7.",
+        "Restore 8 from a backup",
+        "Without one: delete offsets/9, then copy offsets/7 to offsets/6",
+        "Batch 7 is done",
+    ] {
         assert!(text.contains(part), "{text} has not {part}");
     }
-    // A lone pair is refused too: Spark needs the batch before it.
-    let error = recover(&[("offsets/3", &v1("{}")), ("commits/3", "v1\n{}")]).unwrap_err();
-    assert!(told(&error).contains("batch 2 doesn't exist"));
+    // The action does what it says.
+    fs::remove_file(directory.path().join("offsets/9")).unwrap();
+    fs::copy(directory.path().join("offsets/7"), directory.path().join("offsets/6")).unwrap();
+    let recovered = open(directory.path()).recover(1).unwrap();
+    let Recovered::Committed { batch_id: 7, entry } = recovered else { panic!("{recovered:?}") };
+    assert_eq!(entry.sources, [Some(offsets(&[("t", 0, 70)]))]);
+}
+
+#[test]
+fn a_newest_batch_alone_is_refused_as_in_spark() {
+    let text = told(&recover(&[("offsets/3", &v1("{}")), ("commits/3", "v1\n{}")]).unwrap_err());
+    assert!(text.contains("batch 2 doesn't exist") && text.contains("one: copy offsets/3 to offsets/2"), "{text}");
+    // Where a batch that is not done began, the batch itself doesn't say.
+    let text = told(&recover(&[("offsets/3", &v1("{}")), ("commits/2", "v1\n{}")]).unwrap_err());
+    assert!(text.contains("batch 2 doesn't exist") && text.contains("start with a new checkpoint"), "{text}");
 }
 
 #[test]

@@ -151,10 +151,9 @@ fn recorded_checkpoints_mean_what_they_mean_to_spark() {
         let lines =
             |text: &str| text.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>();
         assert_eq!(lines(&ours), lines(&spark), "{name}");
-        if let (Some(initial), Some(text)) = (initial, files.get("sources/0/0").and_then(Value::as_str)) {
-            if text.starts_with("\0v1") {
-                assert_eq!(initial_offsets::write(&initial).len(), text.len(), "{name}");
-            }
+        let written = files.get("sources/0/0").and_then(Value::as_str).filter(|text| text.starts_with("\0v1"));
+        if let (Some(initial), Some(text)) = (initial, written) {
+            assert_eq!(initial_offsets::write(&initial).len(), text.len(), "{name}");
         }
         checkpoint.write_offsets(batch_id + 1, &entry).unwrap();
     }

@@ -1,14 +1,7 @@
 //! Two who write into one checkpoint.
 
 use super::*;
-use std::{
-    io::{BufRead, BufReader},
-    process::{Command, Stdio},
-    sync::Barrier,
-    thread,
-};
-
-const CHILD: &str = "OTTLA_TEST_CHECKPOINT";
+use std::{sync::Barrier, thread};
 
 #[test]
 fn a_second_opener_is_told_until_the_first_one_ends() {
@@ -99,15 +92,8 @@ fn child_that_holds_the_lock() {
 fn a_killed_process_lets_go_of_the_lock() {
     let directory = tempfile::tempdir().unwrap();
     let location = directory.path().to_str().unwrap();
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "checkpoint::tests::writers::child_that_holds_the_lock", "--nocapture"])
-        .env(CHILD, location)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let id = lines.map(Result::unwrap).find_map(|line| line.strip_prefix("locked ").map(str::to_owned)).unwrap();
+    let (mut child, mut output) = child("writers::child_that_holds_the_lock", directory.path());
+    let id = said(&mut output, "locked ").unwrap();
     assert_eq!(Checkpoint::open(location).unwrap_err().condition(), "CHECKPOINT_LOCKED");
     child.kill().unwrap();
     child.wait().unwrap();

@@ -1,0 +1,14 @@
+//! Queries against the embedded broker: which batches they make, what they write down, and where they go on.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failed test panics; clippy.toml lets off test functions but not their helpers"
+)]
+
+mod batches;
+mod failures;
+mod loss;
+mod restarts;
+mod stores;
+mod support;
