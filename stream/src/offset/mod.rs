@@ -5,6 +5,7 @@ mod limit;
 mod range;
 mod reader;
 pub(crate) mod source_offset;
+mod stored;
 
 pub use limit::{OffsetRangeLimit, PartitionTimestamps};
 pub use range::OffsetRange;

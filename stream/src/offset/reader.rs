@@ -36,7 +36,11 @@ pub(crate) struct OffsetReader<'a> {
 }
 
 impl OffsetReader<'_> {
-    async fn tried<T, F: Future<Output = ottla_client::Result<T>>>(&self, call: impl Fn() -> F) -> Result<T> {
+    pub(super) async fn tried<T, E, F>(&self, call: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, E>>,
+        Error: From<E>,
+    {
         let begun = Instant::now();
         let mut tries = 1;
         loop {

@@ -2,8 +2,7 @@
 
 use super::micro_batch::Part;
 use crate::{
-    DataLoss, Error, LossKind, LostRange, OffsetOutOfRange, OffsetRange, OffsetRangeLimit, Offsets, ReadSettings,
-    Result, StreamOptions,
+    Error, LossKind, LostRange, OffsetRange, OffsetRangeLimit, Offsets, ReadSettings, Result, StreamOptions,
     checkpoint::OwnSource,
     offset::{End, Latest, OffsetReader},
     options::partition_set,
@@ -86,7 +85,7 @@ impl Source {
         let offsets = self.reader().resolve(&self.options.starting, End::StreamStart, &partitions).await?;
         self.topic_ids = ids(&topics);
         match self.options.starting {
-            OffsetRangeLimit::Group => self.validated(offsets, &partitions).await,
+            OffsetRangeLimit::Group => self.reader().validated(offsets, &partitions).await,
             _ => Ok((offsets, Vec::new())),
         }
     }
@@ -110,7 +109,7 @@ impl Source {
             .cloned()
             .collect();
         let lost;
-        (offsets, lost) = self.validated(offsets, &partitions).await?;
+        (offsets, lost) = self.reader().validated(offsets, &partitions).await?;
         if !missing.is_empty() {
             offsets.extend(self.reader().earliest(&missing).await?);
         }
@@ -119,52 +118,6 @@ impl Source {
         known.extend(stored_ids);
         self.move_to(offsets, known);
         Ok(lost)
-    }
-
-    /// Holds stored offsets against the log, as `ottla.offsetOutOfRange` says.
-    async fn validated(
-        &self,
-        mut offsets: Offsets,
-        partitions: &BTreeSet<TopicPartition>,
-    ) -> Result<(Offsets, Vec<LostRange>)> {
-        let there: BTreeSet<TopicPartition> =
-            offsets.keys().filter(|partition| partitions.contains(*partition)).cloned().collect();
-        if there.is_empty() {
-            return Ok((offsets, Vec::new()));
-        }
-        let earliest = self.reader().earliest(&there).await?;
-        let latest = self.reader().latest(&there, None).await?.offsets;
-        let mut lost = Vec::new();
-        for (partition, offset) in &mut offsets {
-            let (Some(log_start), Some(log_end)) = (earliest.get(partition), latest.get(partition)) else { continue };
-            let (log_start_offset, log_end_offset) = (*log_start, *log_end);
-            let range = match *offset {
-                stored if stored < log_start_offset => (stored, log_start_offset),
-                stored if stored > log_end_offset => (log_end_offset, stored),
-                _ => continue,
-            };
-            let topic = partition.topic.clone();
-            lost.push(LostRange {
-                range: OffsetRange {
-                    topic,
-                    partition: partition.partition,
-                    from_offset: range.0,
-                    until_offset: range.1,
-                },
-                kind: if *offset > log_end_offset { LossKind::OffsetChanged } else { LossKind::OutOfRange },
-                wanted_until_offset: log_end_offset.max(range.1),
-                log_start_offset,
-                log_end_offset,
-            });
-            *offset = match self.options.out_of_range() {
-                OffsetOutOfRange::Latest => log_end_offset,
-                OffsetOutOfRange::Fail | OffsetOutOfRange::Earliest => log_start_offset,
-            };
-        }
-        if self.options.out_of_range() == OffsetOutOfRange::Fail && !lost.is_empty() {
-            return Err(self.data_loss(lost).into());
-        }
-        Ok((offsets, lost))
     }
 
     /// From now on nothing is read beyond what is there (available-now).
@@ -198,7 +151,7 @@ impl Source {
         let gone = position.iter().filter(|(partition, _)| recreated.contains(&partition.topic));
         let gone: Vec<LostRange> = gone.map(|(partition, start)| was_recreated(partition, *start, &latest)).collect();
         if self.options.fail_on_data_loss && !gone.is_empty() {
-            return Err(self.data_loss(gone).into());
+            return Err(self.reader().data_loss(gone).into());
         }
         let new: BTreeSet<TopicPartition> =
             latest.offsets.keys().filter(|partition| !processed.contains_key(*partition)).cloned().collect();
@@ -266,7 +219,7 @@ impl Source {
             log: &log,
             fail_on_data_loss: self.options.fail_on_data_loss,
         });
-        let mut planned = planned.map_err(|loss| self.data_loss(loss.lost))?;
+        let mut planned = planned.map_err(|loss| self.reader().data_loss(loss.lost))?;
         let gone: Vec<LostRange> = planned
             .ranges
             .iter()
@@ -277,7 +230,7 @@ impl Source {
             })
             .collect();
         if !gone.is_empty() && self.options.fail_on_data_loss {
-            return Err(self.data_loss(gone).into());
+            return Err(self.reader().data_loss(gone).into());
         }
         planned.ranges.retain(|range| gone.iter().all(|gone| gone.range != *range));
         planned.lost.extend(gone);
@@ -305,12 +258,6 @@ impl Source {
         };
         let client = self.client.clone();
         Part { client, ranges: Vec::new(), end_offsets: Offsets::new(), lost: Vec::new(), settings }
-    }
-
-    fn data_loss(&self, lost: Vec<LostRange>) -> DataLoss {
-        let mut loss = DataLoss::new(lost);
-        loss.has_group_id = self.options.custom_group_id;
-        loss
     }
 }
 

@@ -424,7 +424,7 @@ mod tests {
     #[tokio::test]
     async fn a_batch_that_was_not_begun_is_an_error() {
         let (_directory, sink) = sink();
-        assert!(sink.writer(&range("t", 0, 0..1)).is_err());
+        assert!(sink.writer(&range("t", 0, 0..1), false).is_err());
         assert!(sink.finish_batch(0).await.is_err());
         sink.begin_batch(0).await.unwrap();
         assert!(sink.finish_batch(1).await.is_err());
