@@ -94,11 +94,11 @@ pub(super) fn query_id() -> String {
 fn report(json: bool, processed: &ProcessedBatch, commit: Option<(&str, &CommitOutcome)>, totals: &Totals) {
     if let Some((group, outcome)) = commit {
         warn_of(group, &outcome.not_offsets, json);
-        for partition in &outcome.recreated {
+        for partition in &outcome.gone {
             warn(
                 json,
                 format_args!(
-                    "{partition} is another one than was read: nothing is committed for it to group '{group}'"
+                    "{partition} was deleted, or created again, since it was read: nothing is committed for it to group '{group}'"
                 ),
             );
         }

@@ -58,6 +58,12 @@ impl Control {
         *self.stop.borrow() != Stop::No
     }
 
+    /// Comes back when the query is asked to end.
+    pub(super) async fn stopping(&self) {
+        // The sender lives as long as this.
+        let _ = self.stop.subscribe().wait_for(|stop| *stop != Stop::No).await;
+    }
+
     /// Comes back when the query is to end although it is not done: at once without a batch at work, else when its time is over.
     pub(super) async fn must_stop(&self) {
         let (mut stop, mut at_work) = (self.stop.subscribe(), self.at_work.subscribe());
