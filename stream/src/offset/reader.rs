@@ -160,7 +160,7 @@ impl OffsetReader<'_> {
     }
 
     /// Replaces -1 and -2 by the log's end and start.
-    async fn late_bound(&self, mut offsets: Offsets) -> Result<Offsets> {
+    pub(crate) async fn late_bound(&self, mut offsets: Offsets) -> Result<Offsets> {
         let with = |value| -> BTreeSet<TopicPartition> {
             let those = offsets.iter().filter(|(_, offset)| **offset == value);
             those.map(|(partition, _)| partition.clone()).collect()

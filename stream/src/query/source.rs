@@ -15,11 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A source, between two batches.
 #[derive(Debug)]
-pub(super) struct Source {
-    pub(super) options: StreamOptions,
-    pub(super) client: Client,
+pub(crate) struct Source {
+    pub(crate) options: StreamOptions,
+    pub(crate) client: Client,
     /// Where the next batch begins: the end of the batch before, or the initial offsets; `None` before either is known.
-    pub(super) position: Option<Offsets>,
+    pub(crate) position: Option<Offsets>,
     /// Whether a batch was run: before the first one, any partition is news.
     pub(super) began: bool,
     /// The topics' ids when `position` was written, as far as they are known.
@@ -31,49 +31,49 @@ pub(super) struct Source {
 
 /// What a look at the cluster came to.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(crate) struct Look {
     /// Where the next batch would end.
-    pub(super) end: Offsets,
+    pub(crate) end: Offsets,
     /// Everything there is, as far as the query reads.
-    pub(super) latest: Latest,
+    pub(crate) latest: Latest,
     /// What our own file keeps beside the batch.
-    pub(super) own: OwnSource,
+    pub(crate) own: OwnSource,
 }
 
 /// Where a batch of this source begins and ends.
 #[derive(Clone, Debug)]
-pub(super) struct Span {
+pub(crate) struct Span {
     /// The end of the batch before, and what our own file had beside it.
-    pub(super) start: Offsets,
-    pub(super) start_ids: BTreeMap<String, Uuid>,
-    pub(super) end: Offsets,
-    pub(super) own: OwnSource,
+    pub(crate) start: Offsets,
+    pub(crate) start_ids: BTreeMap<String, Uuid>,
+    pub(crate) end: Offsets,
+    pub(crate) own: OwnSource,
 }
 
 impl Source {
-    pub(super) fn new(options: StreamOptions, client: Client) -> Self {
+    pub(crate) fn new(options: StreamOptions, client: Client) -> Self {
         let min_offsets = options.min_offsets_per_trigger.map(|min| MinOffsets::new(min, options.max_trigger_delay));
         Self { options, client, position: None, began: false, topic_ids: BTreeMap::new(), min_offsets, frozen: None }
     }
 
-    fn reader(&self) -> OffsetReader<'_> {
+    pub(crate) fn reader(&self) -> OffsetReader<'_> {
         OffsetReader { client: &self.client, options: &self.options }
     }
 
     /// Goes to the end of a batch.
-    pub(super) fn move_to(&mut self, end: Offsets, topic_ids: BTreeMap<String, Uuid>) {
+    pub(crate) fn move_to(&mut self, end: Offsets, topic_ids: BTreeMap<String, Uuid>) {
         self.position = Some(end);
         self.topic_ids = topic_ids;
         self.began = true;
     }
 
     /// The ids of the topics when the batch before was planned.
-    pub(super) fn topic_ids(&self) -> &BTreeMap<String, Uuid> {
+    pub(crate) fn topic_ids(&self) -> &BTreeMap<String, Uuid> {
         &self.topic_ids
     }
 
     /// The partitions there are now.
-    pub(super) async fn partitions(&self) -> Result<(BTreeMap<String, Topic>, BTreeSet<TopicPartition>)> {
+    pub(crate) async fn partitions(&self) -> Result<(BTreeMap<String, Topic>, BTreeSet<TopicPartition>)> {
         let topics = self.reader().topics().await?;
         let partitions = self.reader().partitions(&topics)?;
         Ok((topics, partitions))
@@ -133,7 +133,7 @@ impl Source {
     /// # Errors
     /// The cluster can't be asked; a topic was created again and `failOnDataLoss` is true; what an available-now query has set out to read
     /// is gone.
-    pub(super) async fn look(&mut self, now_ms: i64, limited: bool) -> Result<Look> {
+    pub(crate) async fn look(&mut self, now_ms: i64, limited: bool) -> Result<Look> {
         let (topics, partitions) = self.partitions().await?;
         let now = ids(&topics);
         let position = self.position.clone().unwrap_or_default();
@@ -194,7 +194,7 @@ impl Source {
     ///
     /// # Errors
     /// [`Error::DataLoss`] with everything that is gone, if `failOnDataLoss` is true.
-    pub(super) async fn plan(&self, span: &Span, parallelism: usize) -> Result<Part> {
+    pub(crate) async fn plan(&self, span: &Span, parallelism: usize) -> Result<Part> {
         let (topics, partitions) = self.partitions().await?;
         let there: BTreeSet<TopicPartition> =
             span.end.keys().filter(|partition| partitions.contains(*partition)).cloned().collect();
@@ -262,12 +262,12 @@ impl Source {
 }
 
 /// The ids of topics, where the brokers have them.
-pub(super) fn ids(topics: &BTreeMap<String, Topic>) -> BTreeMap<String, Uuid> {
+pub(crate) fn ids(topics: &BTreeMap<String, Topic>) -> BTreeMap<String, Uuid> {
     topics.iter().filter_map(|(name, topic)| Some((name.clone(), topic.topic_id?))).collect()
 }
 
 /// The topics that have another id now. One whose id is not known on both sides has not changed.
-fn changed(before: &BTreeMap<String, Uuid>, now: &BTreeMap<String, Uuid>) -> BTreeSet<String> {
+pub(crate) fn changed(before: &BTreeMap<String, Uuid>, now: &BTreeMap<String, Uuid>) -> BTreeSet<String> {
     let changed = before.iter().filter(|(topic, id)| now.get(*topic).is_some_and(|now| now != *id));
     changed.map(|(topic, _)| topic.clone()).collect()
 }
