@@ -20,7 +20,7 @@ pub use trigger::{Trigger, TriggerError};
 
 pub(crate) use source::{Source, Span, changed, ids};
 
-use crate::{Error, StreamOptions};
+use crate::{Error, RangeCounts, StreamOptions};
 use control::Control;
 use progress::ProgressLog;
 use std::{
@@ -148,6 +148,11 @@ impl StreamingQuery {
     /// The newest progress.
     pub fn last_progress(&self) -> Option<QueryProgress> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).last()
+    }
+
+    /// What was looked at and kept in the batches that are done. A batch that was read twice counts twice.
+    pub fn counts(&self) -> RangeCounts {
+        self.control.counts()
     }
 
     /// How many commits to stores beside the checkpoint failed; each is tried again with the next batch.

@@ -323,9 +323,11 @@ impl Run {
                 parts.push(source.nothing(self.parallelism));
             }
         }
+        report.took("getBatch", planning);
+        let planning = Instant::now();
+        let micro_batch = MicroBatch::new(batch.id, self.filter.clone(), parts);
         report.took("queryPlanning", planning);
         let adding = Instant::now();
-        let micro_batch = MicroBatch::new(batch.id, self.filter.clone(), parts);
         let processing = self.process.clone().process(micro_batch.clone());
         let mut task = AbortOnDrop(tokio::spawn(processing));
         match (&mut task.0).await {
@@ -339,6 +341,7 @@ impl Run {
 
     fn report(&mut self, batch: &Batch, tallies: Vec<Tally>, lost: &[LostRange], mut report: BatchReport) {
         let hits: u64 = tallies.iter().map(|tally| tally.counts.hits).sum();
+        tallies.iter().for_each(|tally| self.control.count(tally.counts));
         for ((source, part), tally) in self.sources.iter().zip(&batch.sources).zip(tallies) {
             let of_source = |lost: &&LostRange| {
                 part.span.as_ref().is_some_and(|span| {

@@ -1,6 +1,7 @@
 //! Which files are needed, and what their absence means.
 
 use super::*;
+use crate::checkpoint::recover::RecoveredEpoch;
 
 fn recover(files: &[(&str, &str)]) -> Result<Recovered, CheckpointError> {
     open(directory(files).path()).recover(1)

@@ -118,7 +118,9 @@ impl Run {
         };
         if let Some(checkpoint) = &self.checkpoint {
             let own = Some(OwnEntry { sources: vec![reading.own.clone()] });
-            let (id, entry) = (batch.id, OffsetsEntry { metadata: None, sources: vec![Some(end)], own });
+            // Spark leaves the settings out here, and can't run the epoch again as a batch then.
+            let metadata = Some(checkpoint.next_metadata(wall_ms()));
+            let (id, entry) = (batch.id, OffsetsEntry { metadata, sources: vec![Some(end)], own });
             let writing = Instant::now();
             on_disk(checkpoint, move |checkpoint| checkpoint.write_offsets(id, &entry)).await?;
             report.took("walCommit", writing);
