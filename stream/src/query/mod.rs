@@ -18,6 +18,8 @@ pub use micro_batch::{MicroBatch, MicroBatchReader};
 pub use progress::{QueryProgress, SinkProgress, SourceProgress};
 pub use trigger::{Trigger, TriggerError};
 
+pub(crate) use source::{Source, Span, changed, ids};
+
 use crate::{Error, RangeCounts, StreamOptions};
 use control::Control;
 use progress::ProgressLog;
