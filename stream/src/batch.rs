@@ -31,9 +31,15 @@ impl PlannedBatch {
         self.batch_id
     }
 
-    /// The ranges, empty ones too, in the order of topics and partitions.
+    /// The ranges, in the order of topics, partitions and offsets: one a partition, empty ones too, unless `minPartitions` or
+    /// `maxRecordsPerPartition` split them.
     pub fn offset_ranges(&self) -> impl Iterator<Item = &OffsetRange> {
         self.ranges.iter().map(|planned| &planned.range)
+    }
+
+    /// What is committed after this batch: the next offset to read of **every** partition of the plan, those without anything to read too.
+    pub fn end_offsets(&self) -> &BTreeMap<TopicPartition, i64> {
+        &self.end_offsets
     }
 
     /// Records that planning found to be gone; with `failOnDataLoss` they are an error instead.
