@@ -34,6 +34,8 @@ pub(crate) struct Source {
 pub(crate) struct Look {
     /// Where the next batch would end.
     pub(crate) end: Offsets,
+    /// Whether that is anything new. Partitions without records are, and so is a topic that was created again, wherever its log ends.
+    pub(crate) is_news: bool,
     /// Everything there is, as far as the query reads.
     pub(crate) latest: Latest,
     /// What our own file keeps beside the batch.
@@ -160,34 +162,35 @@ impl Source {
         starts.retain(|partition, _| latest.offsets.contains_key(partition));
         starts.extend(new_starts.iter().map(|(partition, offset)| (partition.clone(), *offset)));
         let end = self.end(now_ms, limited, &starts, &latest.offsets);
+        let is_news = match &end {
+            None => false,
+            Some(end) if self.began => *end != position || !recreated.is_empty(),
+            Some(end) => !end.is_empty(),
+        };
+        let end = end.unwrap_or(position);
         let own = OwnSource {
             topic_ids: end.keys().filter_map(|p| Some((p.topic.clone(), *now.get(&p.topic)?))).collect(),
             leader_epochs: latest.epochs.clone(),
             new_starts,
         };
-        Ok(Look { end, latest, own })
+        Ok(Look { end, is_news, latest, own })
     }
 
-    /// How far the next batch goes (SPARK 6).
-    fn end(&mut self, now_ms: i64, limited: bool, starts: &Offsets, latest: &Offsets) -> Offsets {
+    /// How far the next batch goes (SPARK 6). `None` if it is to wait for more.
+    fn end(&mut self, now_ms: i64, limited: bool, starts: &Offsets, latest: &Offsets) -> Option<Offsets> {
         if !limited {
-            return latest.clone();
+            return Some(latest.clone());
         }
         // Partitions that are not known yet count from offset 0 here, and from their log start below, as in Spark.
         if let (Some(min), Some(position)) = (&mut self.min_offsets, &self.position)
             && !min.fires(now_ms, position, latest)
         {
-            return position.clone();
+            return None;
         }
-        match self.options.max_offsets_per_trigger {
+        Some(match self.options.max_offsets_per_trigger {
             Some(limit) => rate_limit(limit, starts, latest),
             None => latest.clone(),
-        }
-    }
-
-    /// Whether a batch that ends at `look` would have anything new. Partitions without records are news as well.
-    pub(super) fn is_news(&self, look: &Look) -> bool {
-        if self.began { Some(&look.end) != self.position.as_ref() } else { !look.end.is_empty() }
+        })
     }
 
     /// The ranges of a batch. What is there is looked up again, since a batch that is run again was planned some time ago.
