@@ -19,7 +19,7 @@ use crate::{
     checkpoint::{Checkpoint, CheckpointError, OffsetsEntry, OwnEntry},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -300,6 +300,7 @@ impl Run {
         }
         report.took("commitOffsets", committing);
         let commits = self.commits_after(batch, &tallies);
+        self.stores.move_back(lost);
         for (source, part) in self.sources.iter_mut().zip(&batch.sources) {
             if let Some(span) = &part.span {
                 source.move_to(span.end.clone(), span.own.topic_ids.clone());
@@ -380,6 +381,7 @@ impl Run {
                 leader_epochs,
                 topic_ids: span.own.topic_ids.clone(),
                 recreated: recreated_topics(&tally.lost),
+                moved_back: BTreeSet::new(),
             })
         };
         batch.sources.iter().zip(tallies).map(commit).collect()

@@ -69,6 +69,10 @@ async fn s_o06_stored_offsets_outside_of_the_log() {
             (Ok(_), Some(begins)) => {
                 let first = memory.counts().into_keys().next().map_or(100, |(_, offset)| offset);
                 assert_eq!(first, begins, "{stored}");
+                if begins < 100 {
+                    let held = broker.committed("g", "t", 0).unwrap().offset;
+                    assert_eq!(held, 100, "{stored}: the next run goes on from here");
+                }
                 assert_eq!(
                     memory.warnings().iter().filter(|warning| warning.contains(told)).count(),
                     1,

@@ -106,6 +106,7 @@ impl Run {
 
     /// Without a checkpoint: goes on from what each source's store has.
     async fn recover_from_stores(&mut self) -> Result<()> {
+        let mut all_lost = Vec::new();
         for (index, source) in self.sources.iter_mut().enumerate() {
             let Some(store) = self.stores.of_source(index) else { continue };
             let (_, partitions) = source.partitions().await?;
@@ -122,8 +123,10 @@ impl Run {
             if !stored.offsets.is_empty() {
                 let lost = source.begin_at(stored.next_offsets(), stored.topic_ids()).await?;
                 warn_of_range(&self.observer, &store.name(), source.options.out_of_range(), &lost);
+                all_lost.extend(lost);
             }
         }
+        self.stores.move_back(&all_lost);
         Ok(())
     }
 
@@ -144,6 +147,7 @@ impl Run {
         }
         let (offsets, lost) = source.initial_offsets().await?;
         warn_of_range(&self.observer, "the group", source.options.out_of_range(), &lost);
+        self.stores.move_back(&lost);
         source.position = Some(offsets.clone());
         if let Some(checkpoint) = &self.checkpoint {
             on_disk(checkpoint, move |checkpoint| checkpoint.write_initial_offsets(index, &offsets)).await?;
@@ -161,6 +165,7 @@ impl Run {
                 leader_epochs: own.leader_epochs,
                 topic_ids: own.topic_ids,
                 recreated: BTreeSet::new(),
+                moved_back: BTreeSet::new(),
             })
         };
         entry.sources.iter().zip(own_sources(entry)).map(commit).collect()
