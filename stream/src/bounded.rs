@@ -9,8 +9,8 @@ use crate::{
     planner::split,
     read::PlannedRange,
 };
-use ottla_client::{Client, Topic, TopicPartition};
-use std::collections::{BTreeMap, BTreeSet};
+use ottla_client::{Client, TopicPartition};
+use std::collections::BTreeMap;
 
 impl StreamOptions {
     /// Looks up what these options name in the cluster, and plans the one batch of a bounded read.
@@ -25,7 +25,7 @@ impl StreamOptions {
         // Log starts first and log ends last: what is deleted or written meanwhile is then no loss.
         let earliest = reader.earliest(&partitions).await?;
         let (start, from_group) = match self.starting {
-            OffsetRangeLimit::Group => of_group(&reader, &topics, &partitions, &earliest).await?,
+            OffsetRangeLimit::Group => reader.of_group(&topics, &partitions).await?,
             _ => (reader.resolve(&self.starting, End::Start, &partitions).await?, Vec::new()),
         };
         let until = reader.resolve(&self.ending, End::Until, &partitions).await?;
@@ -107,19 +107,6 @@ fn as_written(limit: &OffsetRangeLimit, partition: &TopicPartition) -> Option<i6
         OffsetRangeLimit::Specific(offsets) => offsets.get(partition),
         _ => None,
     }
-}
-
-/// Begins where the commit group is, at the log's start in partitions that it has committed nothing for; and what of that is gone.
-async fn of_group(
-    reader: &OffsetReader<'_>,
-    topics: &BTreeMap<String, Topic>,
-    partitions: &BTreeSet<TopicPartition>,
-    earliest: &Offsets,
-) -> Result<(Offsets, Vec<LostRange>)> {
-    let begin = reader.committed(topics, partitions).await?;
-    let mut start = earliest.clone();
-    start.extend(begin.offsets);
-    Ok((start, begin.lost))
 }
 
 /// Holds a range against the log. What is gone is noted and cut off; a start beyond the end is an error of its own.

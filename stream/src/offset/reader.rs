@@ -132,7 +132,7 @@ impl OffsetReader<'_> {
         self.tried(|| self.client.list_offsets(&wanted, self.client.config().isolation_level)).await
     }
 
-    /// Turns a limit into a number for each of `partitions`.
+    /// Turns a limit into a number for each of `partitions`. What a group says is [`of_group`](Self::of_group)'s.
     pub(crate) async fn resolve(
         &self,
         limit: &OffsetRangeLimit,
@@ -140,7 +140,8 @@ impl OffsetReader<'_> {
         partitions: &BTreeSet<TopicPartition>,
     ) -> Result<Offsets> {
         match limit {
-            OffsetRangeLimit::Earliest => self.earliest(partitions).await,
+            // Whoever has a group asks it first: these are the partitions that it has nothing of.
+            OffsetRangeLimit::Earliest | OffsetRangeLimit::Group => self.earliest(partitions).await,
             OffsetRangeLimit::Latest => Ok(self.latest(partitions, None).await?.offsets),
             OffsetRangeLimit::Specific(offsets) => {
                 self.check_set(&offsets.iter().map(|(partition, _)| partition).collect(), partitions, end, "")?;
@@ -155,7 +156,6 @@ impl OffsetReader<'_> {
                 self.check_set(&specified, partitions, end, "timestamp based ")?;
                 self.at_timestamps(timestamps, end).await
             }
-            OffsetRangeLimit::Group => self.of_group(partitions).await,
         }
     }
 
@@ -171,22 +171,6 @@ impl OffsetReader<'_> {
         }
         if !at_end.is_empty() {
             offsets.extend(self.latest(&at_end, None).await?.offsets);
-        }
-        Ok(offsets)
-    }
-
-    /// What the commit group has committed, held against nothing; where it has committed nothing, the log's start.
-    async fn of_group(&self, partitions: &BTreeSet<TopicPartition>) -> Result<Offsets> {
-        // Without a group the options were refused.
-        let group = self.options.commit_group.as_deref().unwrap_or_default();
-        let names: Vec<TopicPartition> = partitions.iter().cloned().collect();
-        let committed = self.tried(|| self.client.committed_offsets(group, Some(&names))).await?;
-        let mut offsets: Offsets =
-            committed.offsets.into_iter().map(|(partition, committed)| (partition, committed.offset)).collect();
-        let missing: BTreeSet<_> =
-            partitions.iter().filter(|partition| !offsets.contains_key(partition)).cloned().collect();
-        if !missing.is_empty() {
-            offsets.extend(self.earliest(&missing).await?);
         }
         Ok(offsets)
     }

@@ -17,6 +17,24 @@ pub(crate) struct Begin {
 }
 
 impl OffsetReader<'_> {
+    /// Where the commit group lets `partitions` begin, at the log's start in those that it has committed nothing for; and what of that is gone.
+    ///
+    /// # Errors
+    /// [`DataLoss`](crate::Error::DataLoss) for what is not in the log, under `ottla.offsetOutOfRange=fail`.
+    pub(crate) async fn of_group(
+        &self,
+        topics: &BTreeMap<String, Topic>,
+        partitions: &BTreeSet<TopicPartition>,
+    ) -> Result<(Offsets, Vec<LostRange>)> {
+        let Begin { mut offsets, lost, .. } = self.committed(topics, partitions).await?;
+        let missing: BTreeSet<TopicPartition> =
+            partitions.iter().filter(|partition| !offsets.contains_key(partition)).cloned().collect();
+        if !missing.is_empty() {
+            offsets.extend(self.earliest(&missing).await?);
+        }
+        Ok((offsets, lost))
+    }
+
     /// Where the commit group lets each of `partitions` begin that it has committed anything for.
     ///
     /// # Errors

@@ -84,12 +84,13 @@ impl Source {
     /// Resolves the start options to numbers. What a group holds beside the log is told.
     pub(super) async fn initial_offsets(&mut self) -> Result<(Offsets, Vec<LostRange>)> {
         let (topics, partitions) = self.partitions().await?;
-        let offsets = self.reader().resolve(&self.options.starting, End::StreamStart, &partitions).await?;
+        let (reader, starting) = (self.reader(), &self.options.starting);
+        let begin = match starting {
+            OffsetRangeLimit::Group => reader.of_group(&topics, &partitions).await?,
+            _ => (reader.resolve(starting, End::StreamStart, &partitions).await?, Vec::new()),
+        };
         self.topic_ids = ids(&topics);
-        match self.options.starting {
-            OffsetRangeLimit::Group => self.reader().validated(offsets, &partitions).await,
-            _ => Ok((offsets, Vec::new())),
-        }
+        Ok(begin)
     }
 
     /// Begins where a store says, at the log's start in partitions that it has nothing of. What it says is held against the log; what is

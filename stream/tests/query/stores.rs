@@ -100,6 +100,29 @@ async fn a_group_says_where_a_checkpoint_begins_if_it_is_asked_to() {
     assert_eq!(memory.batches(), [(0, "t-0: [4, 10) t-1: [0, 10)".to_owned())]);
 }
 
+/// S-O04: what the group has is of a topic that is gone, however large the new one is.
+#[tokio::test]
+async fn s_o04_a_group_that_was_in_a_topic_of_the_same_name() {
+    let broker = broker(1, 5).await;
+    run(without_checkpoint(options(&broker, &[])), &Memory::default()).await.unwrap();
+    let held = broker.committed("g", "t", 0).unwrap();
+    broker.delete_topic("t").unwrap();
+    broker.create_topic("t", 1, &[]).unwrap();
+    fill(&broker, "t", 0, 9);
+    broker.commit("g", "t", 0, held);
+    for (fail, seen) in [("true", None), ("false", Some("t-0: [0, 9)"))] {
+        let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
+        let mut from_group = options(&broker, &[("startingOffsets", "group"), ("failOnDataLoss", fail)]);
+        from_group.commit_group = Some("g".to_owned());
+        match (run(query(from_group, checkpoint.path()), &memory).await, seen) {
+            (Ok(_), Some(range)) => assert_eq!(memory.batches(), [(0, range.to_owned())]),
+            (Err(error), None) => assert!(error.condition().starts_with("KAFKA_DATA_LOSS."), "{error:?}"),
+            (ended, _) => panic!("{ended:?}"),
+        }
+    }
+    assert_eq!(broker.committed("g", "t", 0).unwrap().offset, 9);
+}
+
 #[tokio::test]
 async fn a_commit_that_fails_beside_a_checkpoint_is_made_up_for() {
     let broker = broker(1, 6).await;
