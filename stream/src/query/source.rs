@@ -52,6 +52,17 @@ pub(crate) struct Span {
     pub(crate) own: OwnSource,
 }
 
+impl Span {
+    /// Where it begins in each partition that has anything to read.
+    pub(crate) fn from_offsets(&self) -> Offsets {
+        let from = |(partition, end): (&TopicPartition, &i64)| {
+            let from = self.own.new_starts.get(partition).or_else(|| self.start.get(partition))?;
+            (from < end).then(|| (partition.clone(), *from))
+        };
+        self.end.iter().filter_map(from).collect()
+    }
+}
+
 impl Source {
     pub(crate) fn new(options: StreamOptions, client: Client) -> Self {
         let min_offsets = options.min_offsets_per_trigger.map(|min| MinOffsets::new(min, options.max_trigger_delay));
