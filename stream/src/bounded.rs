@@ -24,18 +24,15 @@ impl StreamOptions {
         let partitions = reader.partitions(&topics)?;
         // Log starts first and log ends last: what is deleted or written meanwhile is then no loss.
         let earliest = reader.earliest(&partitions).await?;
-        let (start, from_group) = match self.starting {
-            OffsetRangeLimit::Group => reader.of_group(&topics, &partitions).await?,
-            _ => (reader.resolve(&self.starting, End::Start, &partitions).await?, Vec::new()),
-        };
-        let until = reader.resolve(&self.ending, End::Until, &partitions).await?;
+        let start = reader.resolve(&self.starting, End::Start, &topics, &partitions).await?;
+        let until = reader.resolve(&self.ending, End::Until, &topics, &partitions).await?.offsets;
         let latest = reader.latest(&partitions, None).await?;
         let (mut wanted, mut checked, mut lost) = (Vec::new(), BTreeMap::new(), Vec::new());
         for partition in &partitions {
             let range = OffsetRange {
                 topic: partition.topic.clone(),
                 partition: partition.partition,
-                from_offset: at(&start, partition),
+                from_offset: at(&start.offsets, partition),
                 until_offset: at(&until, partition),
             };
             let log = (at(&earliest, partition), at(&latest.offsets, partition));
@@ -47,7 +44,7 @@ impl StreamOptions {
             return Err(reader.data_loss(lost).into());
         }
         // These were no error, whatever `failOnDataLoss` says: `ottla.offsetOutOfRange` lets the read begin elsewhere.
-        lost.extend(from_group);
+        lost.extend(start.lost);
         let ranges = self.pieces(wanted, &checked).into_iter().map(|range| {
             let partition = TopicPartition::new(range.topic.clone(), range.partition);
             PlannedRange {

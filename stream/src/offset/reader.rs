@@ -1,6 +1,6 @@
 //! What planning asks the cluster: partitions, where their logs begin and end, and what start and end options come to in numbers.
 
-use super::{looks_like_seconds, source_offset::EARLIEST, source_offset::LATEST};
+use super::{Begin, looks_like_seconds, source_offset::EARLIEST, source_offset::LATEST};
 use crate::{
     ConsumerStrategy, Error, OffsetRangeLimit, Offsets, Result, StartingOffsetsByTimestampStrategy, StreamOptions,
     options::partition_set,
@@ -96,6 +96,9 @@ impl OffsetReader<'_> {
 
     /// The log starts.
     pub(crate) async fn earliest(&self, partitions: &BTreeSet<TopicPartition>) -> Result<Offsets> {
+        if partitions.is_empty() {
+            return Ok(Offsets::new());
+        }
         Ok(known(&self.list(partitions, OffsetSpec::Earliest).await?))
     }
 
@@ -132,16 +135,16 @@ impl OffsetReader<'_> {
         self.tried(|| self.client.list_offsets(&wanted, self.client.config().isolation_level)).await
     }
 
-    /// Turns a limit into a number for each of `partitions`. What a group says is [`of_group`](Self::of_group)'s.
+    /// Turns a limit into a number for each of `partitions`: of a group without a commit that is the log's start.
     pub(crate) async fn resolve(
         &self,
         limit: &OffsetRangeLimit,
         end: End,
+        topics: &BTreeMap<String, Topic>,
         partitions: &BTreeSet<TopicPartition>,
-    ) -> Result<Offsets> {
-        match limit {
-            // Whoever has a group asks it first: these are the partitions that it has nothing of.
-            OffsetRangeLimit::Earliest | OffsetRangeLimit::Group => self.earliest(partitions).await,
+    ) -> Result<Begin> {
+        let offsets = match limit {
+            OffsetRangeLimit::Earliest => self.earliest(partitions).await,
             OffsetRangeLimit::Latest => Ok(self.latest(partitions, None).await?.offsets),
             OffsetRangeLimit::Specific(offsets) => {
                 self.check_set(&offsets.iter().map(|(partition, _)| partition).collect(), partitions, end, "")?;
@@ -156,7 +159,15 @@ impl OffsetReader<'_> {
                 self.check_set(&specified, partitions, end, "timestamp based ")?;
                 self.at_timestamps(timestamps, end).await
             }
-        }
+            OffsetRangeLimit::Group => {
+                let mut begin = self.committed(topics, partitions).await?;
+                let known = |partition: &&TopicPartition| !begin.offsets.contains_key(*partition);
+                let missing: BTreeSet<TopicPartition> = partitions.iter().filter(known).cloned().collect();
+                begin.offsets.extend(self.earliest(&missing).await?);
+                return Ok(begin);
+            }
+        };
+        Ok(Begin { offsets: offsets?, ..Begin::default() })
     }
 
     /// Replaces -1 and -2 by the log's end and start.
