@@ -200,7 +200,6 @@ impl ProcessedBatch {
             topic_ids: self.topic_ids.clone(),
             recreated: self.recreated.clone(),
             moved_back: moved_back(&self.lost),
-            force: false,
         }
     }
 }

@@ -108,7 +108,6 @@ impl DirectBatch {
             topic_ids: own.topic_ids,
             recreated: recreated_topics(&lost),
             moved_back,
-            force: false,
         };
         ProcessedRanges { stream: self.stream, ranges: self.ranges, commit }
     }

@@ -28,7 +28,7 @@ pub trait OffsetStore: Send + Sync + fmt::Debug + 'static {
     /// It can't be asked.
     fn load<'a>(&'a self, partitions: Option<&'a BTreeSet<TopicPartition>>) -> StoreFuture<'a, StoredOffsets>;
 
-    /// Stores what a batch came to. Moves no partition backwards within one topic, but those of `moved_back`, unless the commit is forced.
+    /// Stores what a batch came to. Moves no partition backwards within one topic, but those of `moved_back`.
     ///
     /// # Errors
     /// It can't be asked, or refused some of the partitions; the others may be stored then.
@@ -59,8 +59,6 @@ pub struct StoreCommit {
     /// Partitions whose log ended before what was to be read next, so that they were begun anew further back: what the store has is no
     /// offset of that log.
     pub moved_back: BTreeSet<TopicPartition>,
-    /// Whether partitions may be moved backwards.
-    pub force: bool,
 }
 
 impl StoreCommit {

@@ -146,6 +146,7 @@ impl Slot {
         match self.store.store(&commit).await {
             Ok(outcome) => {
                 self.moved_back.retain(|partition| !commit.offsets.contains_key(partition));
+                // Once is enough: committed again, it must not take back what somebody else did meanwhile.
                 commit.moved_back.clear();
                 self.last = Some((commit, Instant::now()));
                 warnings.extend(told(&self.store.name(), &outcome));

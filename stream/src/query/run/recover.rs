@@ -158,7 +158,6 @@ impl Run {
                 topic_ids: own.topic_ids,
                 recreated: BTreeSet::new(),
                 moved_back: BTreeSet::new(),
-                force: false,
             })
         };
         entry.sources.iter().zip(own_sources(entry)).map(commit).collect()
