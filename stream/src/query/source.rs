@@ -109,6 +109,8 @@ impl Source {
             let missing = partitions.into_iter().filter(|partition| !begin.offsets.contains_key(partition)).collect();
             begin.offsets.extend(self.reader().earliest(&missing).await?);
             self.move_to(begin.offsets.clone(), ids(&topics));
+            // What was put right is stored with the first batch, also if that has nothing to read.
+            self.began = begin.lost.is_empty();
         }
         Ok(begin)
     }
