@@ -34,6 +34,8 @@
 //!
 //! # Features
 //! `libdeflate` and `zstd` (default): C libraries decode gzip and zstd. Without them pure Rust does, slower, and nothing needs a C compiler.
+//!
+//! `zookeeper` (default): offsets in ZooKeeper, [`ZooKeeperStore`]. Needs no C compiler.
 
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 
@@ -61,9 +63,11 @@ pub use filter::{BoundFilter, BytesColumn, Filter, IntColumn, LikeError, WhereEr
 use offset::Offsets;
 pub use offset::{OffsetRange, OffsetRangeLimit, PartitionTimestamps, SourceOffset};
 pub use offset_store::{CommitOutcome, GroupStore, OffsetStore, StoreCommit, StoreFuture, StoredOffset, StoredOffsets};
+#[cfg(feature = "zookeeper")]
+pub use offset_store::{ZooKeeperError, ZooKeeperErrorKind, ZooKeeperOffset, ZooKeeperStore, ZooKeeperStoreBuilder};
 pub use options::{
     OffsetOutOfRange, OptionError, StartingOffsetsByTimestampStrategy, StreamOptions, StreamOptionsBuilder,
-    TomlOptions, client_config,
+    TomlOptions, ZooKeeperAuth, ZooKeeperOptions, client_config,
 };
 pub use ottla_client::{BudgetHeld, Client, FetchErrorKind, TopicPartition};
 pub use ottla_protocol::record::{BatchError, BatchHeader, Header, Headers, Record, TimestampType};

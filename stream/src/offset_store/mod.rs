@@ -1,8 +1,12 @@
 //! Where the offsets of processed batches are kept outside of a checkpoint: for tools that show lag, or as a query's only memory.
 
 mod group;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
 
 pub use group::GroupStore;
+#[cfg(feature = "zookeeper")]
+pub use zookeeper::{ZooKeeperError, ZooKeeperErrorKind, ZooKeeperOffset, ZooKeeperStore, ZooKeeperStoreBuilder};
 
 use crate::{OffsetOutOfRange, Result};
 use ottla_client::TopicPartition;
@@ -77,6 +81,9 @@ impl StoreCommit {
                 }
                 if older.moved_back.contains(&partition) {
                     self.moved_back.insert(partition.clone());
+                }
+                if let Some(from_offset) = older.from_offsets.get(&partition) {
+                    self.from_offsets.insert(partition.clone(), *from_offset);
                 }
                 self.offsets.insert(partition, offset);
             }
