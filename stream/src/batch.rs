@@ -210,6 +210,7 @@ impl ProcessedBatch {
             leader_epochs: self.outcomes.iter().filter_map(epoch).collect(),
             topic_ids: self.topic_ids.clone(),
             recreated: self.recreated.clone(),
+            repeated: false,
             moved_back: moved_back(&self.lost),
         }
     }

@@ -109,6 +109,7 @@ impl DirectBatch {
             leader_epochs,
             topic_ids: own.topic_ids,
             recreated: recreated_topics(&lost),
+            repeated: false,
             moved_back,
         };
         ProcessedRanges { stream: self.stream, ranges: self.ranges, commit }

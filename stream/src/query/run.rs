@@ -385,6 +385,7 @@ impl Run {
                 leader_epochs,
                 topic_ids: span.own.topic_ids.clone(),
                 recreated: recreated_topics(&tally.lost),
+                repeated: false,
                 moved_back: moved_back(lost),
             })
         };

@@ -158,6 +158,7 @@ impl Run {
                 leader_epochs: own.leader_epochs,
                 topic_ids: own.topic_ids,
                 recreated: BTreeSet::new(),
+                repeated: true,
                 moved_back: BTreeSet::new(),
             })
         };
