@@ -54,8 +54,7 @@ pub struct SourceProgress {
     /// Records read, per second of this trigger.
     pub processed_rows_per_second: f64,
     /// Numbers as text by name: how many offsets the partitions are behind their latest (`minOffsetsBehindLatest`,
-    /// `maxOffsetsBehindLatest`, `avgOffsetsBehindLatest`); after a loss how many offsets are gone in how many ranges (`offsetOutOfRange`,
-    /// `dataLoss`).
+    /// `maxOffsetsBehindLatest`, `avgOffsetsBehindLatest`).
     pub metrics: BTreeMap<&'static str, String>,
     /// What is gone, exactly, with `failOnDataLoss=false`. Not in Spark's progress.
     pub lost: Vec<LostRange>,
