@@ -50,7 +50,7 @@ pub(crate) struct RunArgs {
     /// Commit the end offsets of each batch to this group, of all sources that don't name their own
     #[arg(long, value_name = "GROUP")]
     pub(crate) commit_group: Option<String>,
-    /// Another store for the offsets: group:NAME
+    /// Where to keep the offsets beside a checkpoint, or in its place: group:NAME, which is the same as --commit-group NAME
     #[arg(long, value_name = "STORE")]
     pub(crate) offset_store: Option<String>,
     /// Where to write what is kept: console: (JSON lines on standard output), file:DIR (JSON lines, one file a batch; needs a
