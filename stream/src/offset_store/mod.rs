@@ -50,6 +50,9 @@ pub struct StoreCommit {
     pub query_id: String,
     /// The next offset to read of **every** partition of the batch's plan.
     pub offsets: BTreeMap<TopicPartition, i64>,
+    /// Where the batch began in each partition that had anything to read, for stores that are to read their last batch again. Empty where that is not
+    /// known: of a batch of an earlier run.
+    pub from_offsets: BTreeMap<TopicPartition, i64>,
     /// The leader epoch of the last record batch that was read of each partition, where it had one.
     pub leader_epochs: BTreeMap<TopicPartition, i32>,
     /// The ids of the topics that were read, where the brokers have them.

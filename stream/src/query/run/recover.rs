@@ -154,6 +154,7 @@ impl Run {
                 batch_id,
                 query_id: self.id.to_string(),
                 offsets: offsets.clone()?,
+                from_offsets: Offsets::new(),
                 leader_epochs: own.leader_epochs,
                 topic_ids: own.topic_ids,
                 recreated: BTreeSet::new(),
