@@ -92,6 +92,7 @@ fn sources(common: &Common, args: &RunArgs) -> Result<Vec<StreamOptions>, Failur
 fn group(args: &RunArgs) -> Result<Option<&str>, Failure> {
     let Some(store) = &args.offset_store else { return commit_group(args.commit_group.as_deref(), None) };
     match store.split_once(':') {
+        Some(("group", "")) => Err(Failure::usage("--offset-store 'group:' names no group: group:NAME does")),
         Some(("group", name)) => {
             if args.commit_group.as_deref().is_some_and(|group| group != name) {
                 return Err(Failure::usage(format!(
