@@ -98,6 +98,7 @@ impl RunArgs {
     pub(crate) fn pairs(&self) -> Vec<(String, String)> {
         let mut pairs = self.source.pairs();
         pairs.extend(self.limits.pairs());
+        pairs.extend(self.checkpoint.clone().map(|location| ("checkpointLocation".to_owned(), location)));
         pairs
     }
 }

@@ -34,9 +34,6 @@ pub(crate) async fn run(common: &Common, args: &RunArgs) -> Result<(), Failure> 
         .filter(filter)
         .parallelism(parallelism(common))
         .listener(Told(watcher.clone()));
-    if let Some(checkpoint) = &args.checkpoint {
-        query = query.checkpoint(checkpoint);
-    }
     if let Some(group) = group(args)? {
         query = query.commit_group(group);
     }

@@ -67,6 +67,10 @@ impl Stores {
         if commits.is_empty() { Ok(Vec::new()) } else { self.commit(&commits).await }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
     /// The store that a source begins from when there is no checkpoint.
     pub(super) fn of_source(&self, source: usize) -> Option<&Arc<dyn OffsetStore>> {
         self.slots.iter().find(|slot| slot.source == source).map(|slot| &slot.store)
@@ -97,6 +101,8 @@ impl Stores {
             if let Err(error) = slot.commit(commit, &mut warnings).await {
                 self.failed += 1;
                 if self.only {
+                    // The query ends with this, and the batch is read again: nothing is left to be tried at the stop.
+                    slot.waiting = None;
                     return Err(error);
                 }
                 warnings.push(format!(
