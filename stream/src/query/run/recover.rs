@@ -69,7 +69,9 @@ impl Run {
         let mut commits = self.commits_of(batch_id, entry);
         for (source, commit) in self.sources.iter().zip(&mut commits) {
             if let Some(commit) = commit.as_mut().filter(|_| !self.stores.is_empty()) {
-                commit.recreated = source.no_longer_there(commit).await?;
+                // The first batch tells of those.
+                let gone = source.no_longer_there(commit).await?;
+                commit.offsets.retain(|partition, _| !gone.contains(&partition.topic));
             }
         }
         self.go_to(entry);
