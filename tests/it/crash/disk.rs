@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::child::file_name;
+
 /// How far a process was when it died, as its files and the group tell; in the order of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum State {
@@ -115,6 +117,20 @@ impl Disk {
         let topic = offsets.as_object().and_then(|topics| topics.values().next()?.as_object()).expect("one topic");
         let number = |(partition, offset): (&String, &Value)| (partition.parse().unwrap(), offset.as_i64().unwrap());
         topic.iter().map(number).collect()
+    }
+
+    /// Partition, offset and value of every row in the output.
+    pub(super) fn rows(&self) -> Vec<(i64, i64, String)> {
+        let mut rows = Vec::new();
+        for batch_id in &self.outputs {
+            let text = fs::read_to_string(self.folder.join(OUTPUT).join(file_name(*batch_id))).expect("a file");
+            for line in text.lines() {
+                let row: Value = serde_json::from_str(line).expect("a row of JSON");
+                let number = |name: &str| row[name].as_i64().expect("a number");
+                rows.push((number("partition"), number("offset"), row["value"].as_str().expect("a text").to_owned()));
+            }
+        }
+        rows
     }
 
     /// How far the process was that began with `before`, left this, and said `steps`.

@@ -4,29 +4,26 @@
 
 mod child;
 mod disk;
+mod process;
+mod replay;
 mod schedule;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime};
-use std::{env, thread};
+use std::time::{Instant, SystemTime};
+use std::{env, fs};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serde_json::Value;
 use support::{Isolation, KafkaCluster, Produce, ProducerRecord, Transaction, kafka_or_skip};
 
 use child::Life;
 use disk::{Disk, State, ranges_of_batches};
+use process::Running;
 use schedule::Aim;
 
 /// Of partitions, by weight: the last one stays empty.
 const WEIGHTS: [u32; 5] = [60, 25, 12, 3, 0];
-/// A process that does not come to its aim is killed all the same.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 #[test]
 fn killed_between_any_two_steps_nothing_is_lost_or_written_twice() {
@@ -59,9 +56,7 @@ struct Crash {
 
 impl Crash {
     fn new(kafka: &'static KafkaCluster, seed: u64) -> Self {
-        // It stays when the test fails, and says where it is.
-        let folder = tempfile::Builder::new().prefix("ottla-crash-").tempdir().expect("a folder").keep();
-        println!("the query's folder is {}", folder.display());
+        let folder = kept_folder();
         let topic = kafka.create_topic("crash", WEIGHTS.len() as u32, &[]);
         let group = format!("{topic}-group");
         let transaction = kafka.transaction(&format!("{topic}-transaction"), &[]);
@@ -123,15 +118,7 @@ impl Crash {
         for record in self.kafka.consume(&self.topic, Isolation::ReadCommitted) {
             expected.push((i64::from(record.partition), record.offset, record.text()));
         }
-        let mut written = Vec::new();
-        for batch_id in &disk.outputs {
-            let text = fs::read_to_string(self.folder.join(disk::OUTPUT).join(child::file_name(*batch_id))).unwrap();
-            for line in text.lines() {
-                let row: Value = serde_json::from_str(line).expect("a row of JSON");
-                let number = |name: &str| row[name].as_i64().expect("a number");
-                written.push((number("partition"), number("offset"), row["value"].as_str().unwrap().to_owned()));
-            }
-        }
+        let mut written = disk.rows();
         written.sort();
         expected.sort();
         assert!(written == expected, "{} rows instead of {}", written.len(), expected.len());
@@ -225,72 +212,9 @@ impl Crash {
     }
 }
 
-/// A life at work; it ends with its owner.
-struct Running {
-    child: Child,
-    errors: PathBuf,
-}
-
-impl Running {
-    fn start(life: &Life) -> Self {
-        let errors = life.folder.join("errors");
-        let mut command = Command::new(env::current_exe().expect("this program"));
-        command.args(["--exact", child::TEST, "--nocapture", "--test-threads", "1"]);
-        command.env(child::VARIABLE, serde_json::to_string(life).expect("JSON"));
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(&errors).expect("a file"));
-        Self { child: command.spawn().expect("this program"), errors }
-    }
-
-    /// Waits for the place, kills it there, and makes sure that nothing else ended it.
-    #[track_caller]
-    fn kill(&mut self, aim: &Aim, folder: &std::path::Path, next_batch: i64) {
-        let began = Instant::now();
-        let patience = match aim {
-            Aim::Time(after) => *after,
-            _ => PATIENCE,
-        };
-        while began.elapsed() < patience {
-            match aim {
-                Aim::File(seen, others, later) if seen.is_there(folder, next_batch + others) => {
-                    let at = Instant::now();
-                    while at.elapsed() < *later {
-                        std::hint::spin_loop();
-                    }
-                    break;
-                }
-                Aim::File(..) => thread::yield_now(),
-                _ if self.child.try_wait().expect("a child").is_some() => break,
-                _ => thread::sleep(Duration::from_millis(1)),
-            }
-        }
-        let missed = aim.is_own() && began.elapsed() >= patience;
-        let _ = self.child.kill();
-        let status = self.child.wait().expect("a child");
-        assert_eq!(status.signal(), Some(9), "{aim:?}: it ended by itself: {}", self.errors());
-        assert!(!missed, "{aim:?}: it never came there: {}", self.errors());
-    }
-
-    /// Waits until it is done.
-    #[track_caller]
-    fn end(mut self) {
-        let deadline = Instant::now() + Duration::from_secs(120);
-        loop {
-            match self.child.try_wait().expect("a child") {
-                Some(status) => return assert!(status.success(), "{status}: {}", self.errors()),
-                None => assert!(Instant::now() < deadline, "it does not end: {}", self.errors()),
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    fn errors(&self) -> String {
-        fs::read_to_string(&self.errors).unwrap_or_default()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A folder that stays when the test fails, and says where it is.
+fn kept_folder() -> PathBuf {
+    let folder = tempfile::Builder::new().prefix("ottla-crash-").tempdir().expect("a folder").keep();
+    println!("the query's folder is {}", folder.display());
+    folder
 }
