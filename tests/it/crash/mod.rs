@@ -14,6 +14,7 @@ use std::time::{Instant, SystemTime};
 use std::{env, fs};
 
 use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use support::{Isolation, KafkaCluster, Produce, ProducerRecord, Transaction, kafka_or_skip};
 
@@ -34,8 +35,8 @@ fn killed_between_any_two_steps_nothing_is_lost_or_written_twice() {
     let seed = number("SOAK_SEED").unwrap_or(now.as_nanos() as u64 % 1_000_000_000);
     println!("{kills} kills, SOAK_SEED={seed}");
     let mut crash = Crash::new(kafka, seed);
-    for kill in 0..kills {
-        crash.live_and_die(kill);
+    for _ in 0..kills {
+        crash.live_and_die();
     }
     crash.finish(kills);
 }
@@ -46,6 +47,8 @@ struct Crash {
     topic: String,
     group: String,
     random: StdRng,
+    /// The next ones come from the end.
+    aims: Vec<Aim>,
     transaction: Transaction,
     /// Makes each value another one.
     produced: u32,
@@ -61,24 +64,18 @@ impl Crash {
         let group = format!("{topic}-group");
         let transaction = kafka.transaction(&format!("{topic}-transaction"), &[]);
         let random = StdRng::seed_from_u64(seed);
-        Self {
-            kafka,
-            folder,
-            topic,
-            group,
-            random,
-            transaction,
-            produced: 0,
-            hits: BTreeMap::new(),
-            began: Instant::now(),
-        }
+        let (aims, hits) = (Vec::new(), BTreeMap::new());
+        Self { kafka, folder, topic, group, random, aims, transaction, produced: 0, hits, began: Instant::now() }
     }
 
     /// Produces, starts a process, kills it, and checks what is left.
-    fn live_and_die(&mut self, kill: usize) {
-        let limit = *[1, 7, 20, 60].get(self.random.random_range(0..4)).expect("one of them");
-        let aim = Aim::draw(kill, limit, &mut self.random);
-        self.produce(limit * 6);
+    fn live_and_die(&mut self) {
+        if self.aims.is_empty() {
+            self.aims = Aim::draw_ten(&mut self.random);
+        }
+        let aim = self.aims.pop().expect("there are ten");
+        let limit = *[1, 7, 20, 60].choose(&mut self.random).expect("there are some");
+        self.produce(60.max(limit * 6));
         let before = Disk::of(&self.folder);
         let group_before = self.group_offsets();
         let said_before = self.log().len();

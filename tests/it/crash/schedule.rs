@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rand::Rng;
 use rand::rngs::StdRng;
-use rand::{Rng, seq::IndexedRandom};
+use rand::seq::{IndexedRandom, SliceRandom};
 
 use super::child::{Point, file_name};
 use super::disk::{COMMITS, OFFSETS, OUTPUT, OWN, names};
@@ -78,8 +79,8 @@ impl Aim {
         }
     }
 
-    /// Kill number `number`: the exact points in turn, then one by a file and one by the clock.
-    pub(super) fn draw(number: usize, limit: u32, random: &mut StdRng) -> Self {
+    /// Ten kills in any order: one at each exact point, three by a file, one by the clock.
+    pub(super) fn draw_ten(random: &mut StdRng) -> Vec<Self> {
         let points = [
             Point::BatchBegun,
             Point::Reading,
@@ -88,17 +89,23 @@ impl Aim {
             Point::Committed,
             Point::Stored,
         ];
-        let turn = number % 10;
-        match points.get(turn) {
-            Some(Point::Reading) => Self::Point(Point::Reading, random.random_range(1..=i64::from(limit) * 3)),
-            Some(point) => Self::Point(*point, random.random_range(1..=4)),
-            None if turn < 9 => {
-                let seen = *Seen::ALL.choose(random).expect("there are some");
-                // After a commit come the group and the next plan, which leave no file: so much later they are at work.
-                let micros = if seen == Seen::Commit { random.random_range(0..6_000) } else { 0 };
-                Self::File(seen, random.random_range(0..4), Duration::from_micros(micros))
-            }
-            None => Self::Time(Duration::from_millis(random.random_range(5..700))),
+        // The first batch of a run is the one that an earlier run may have begun.
+        let times = |random: &mut StdRng| *[1, 1, 2, 4].choose(random).expect("there are some");
+        let mut ten = Vec::new();
+        for point in points {
+            let many = if point == Point::Reading { random.random_range(1..=60) } else { times(random) };
+            ten.push(Self::Point(point, many));
         }
+        for _ in 0..3 {
+            let seen = *Seen::ALL.choose(random).expect("there are some");
+            // After a commit come the group and the next plan, which leave no file: so much later they are at work.
+            let micros = if seen == Seen::Commit { random.random_range(0..6_000) } else { 0 };
+            ten.push(Self::File(seen, times(random) - 1, Duration::from_micros(micros)));
+        }
+        // Also while the process only starts.
+        let most = if random.random_ratio(1, 3) { 50 } else { 700 };
+        ten.push(Self::Time(Duration::from_millis(random.random_range(0..most))));
+        ten.shuffle(random);
+        ten
     }
 }
