@@ -1,7 +1,7 @@
 //! What went wrong, as a sentence for people or JSON for programs, and the exit code that says what kind it was.
 
 use crate::tell::tell;
-use ottla_stream::Error;
+use ottla_stream::{CheckpointErrorKind, Error, QueryError};
 use std::fmt;
 
 /// Exit codes. They are a contract with scripts.
@@ -74,13 +74,23 @@ impl fmt::Display for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let code = match &error {
-            Error::Option(_) => exit::USAGE,
-            Error::DataLoss(_) => exit::DATA_LOSS,
-            Error::Plan { condition: "RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET", .. } => exit::DATA_LOSS,
-            _ => exit::FAILED,
-        };
-        Self { code, condition: error.condition(), message: ottla_client::report(&error) }
+        Self { code: code(&error), condition: error.condition(), message: ottla_client::report(&error) }
+    }
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
+        Self { code: code(&error.source), condition: error.condition(), message: ottla_client::report(&error) }
+    }
+}
+
+fn code(error: &Error) -> u8 {
+    match error {
+        Error::Option(_) => exit::USAGE,
+        Error::Checkpoint(error) if matches!(error.source, CheckpointErrorKind::Location { .. }) => exit::USAGE,
+        Error::DataLoss(_) => exit::DATA_LOSS,
+        Error::Plan { condition: "RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET", .. } => exit::DATA_LOSS,
+        _ => exit::FAILED,
     }
 }
 

@@ -52,6 +52,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         match &cli.command {
             Command::Demo(args) => cmd::demo::run(&cli.common, args).await,
             Command::Read(args) => cmd::read::run(&cli.common, args).await,
+            Command::Run(args) => cmd::run::run(&cli.common, args).await,
             Command::Lag(args) => cmd::lag::run(&cli.common, args).await,
             Command::Topics(args) => cmd::topics::run(&cli.common, args).await,
             Command::Dump(args) => cmd::dump::run(&cli.common, args),

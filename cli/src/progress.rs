@@ -34,6 +34,33 @@ impl Bar {
     }
 }
 
+/// What a query does at the moment, where standard error is a terminal.
+pub(crate) struct Spinner(ProgressBar);
+
+impl Spinner {
+    pub(crate) fn new() -> Self {
+        let target =
+            if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        Self(ProgressBar::with_draw_target(None, target))
+    }
+
+    /// Shows this from now on.
+    pub(crate) fn set(&self, message: String) {
+        self.0.set_message(message);
+        self.0.tick();
+    }
+
+    /// Takes it away while `tell` writes lines of its own.
+    pub(crate) fn suspend(&self, tell: impl FnOnce()) {
+        self.0.suspend(tell);
+    }
+
+    /// Takes it away.
+    pub(crate) fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
 impl Drop for Bar {
     fn drop(&mut self) {
         self.follower.abort();

@@ -17,7 +17,7 @@ use std::{
 const NEXT_BROKER_AFTER: Duration = Duration::from_secs(3);
 
 /// For how long a topic that no broker knows is asked for again.
-const UNKNOWN_TOPIC_LIMIT: Duration = Duration::from_secs(2);
+pub(crate) const UNKNOWN_TOPIC_LIMIT: Duration = Duration::from_secs(2);
 
 /// The first version in which a request can say that asking for a topic shall not create it.
 const NO_CREATION_SINCE: i16 = 4;
@@ -82,14 +82,27 @@ impl Client {
     /// [`Error::UnknownTopic`] for a topic that does not exist, [`Error::Broker`] for one that is not allowed or has an impossible name,
     /// [`Error::DeadlineExceeded`] when the cluster does not answer.
     pub async fn topics(&self, names: &[String]) -> Result<BTreeMap<String, Topic>> {
-        self.topics_until(names, self.api_deadline()).await
+        self.topics_until(names, self.api_deadline(), UNKNOWN_TOPIC_LIMIT).await
     }
 
-    pub(crate) async fn topics_until(&self, names: &[String], deadline: Deadline) -> Result<BTreeMap<String, Topic>> {
+    /// As [`topics`](Self::topics), for callers that ask again themselves: the first broker that does not know a topic is believed.
+    ///
+    /// # Errors
+    /// As [`topics`](Self::topics).
+    pub async fn topics_now(&self, names: &[String]) -> Result<BTreeMap<String, Topic>> {
+        self.topics_until(names, self.api_deadline(), Duration::ZERO).await
+    }
+
+    /// Brokers learn of a new topic one after the other: unknown is believed when it stays so for `unknown_limit`.
+    pub(crate) async fn topics_until(
+        &self,
+        names: &[String],
+        deadline: Deadline,
+        unknown_limit: Duration,
+    ) -> Result<BTreeMap<String, Topic>> {
         let selection = TopicSelection::Named(names.to_vec());
         let mut backoff = self.retry_backoff();
-        // Brokers learn of a new topic one after the other: unknown is believed when it stays so for a moment.
-        let unknown_until = deadline.within(UNKNOWN_TOPIC_LIMIT.min(deadline.left() / 2));
+        let unknown_until = deadline.within(unknown_limit.min(deadline.left() / 2));
         loop {
             let (broker, mut answers) = self.refresh_metadata(&selection, deadline).await?;
             // What the answer leaves out is not there either.

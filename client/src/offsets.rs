@@ -103,7 +103,8 @@ impl Client {
             wanted.keys().filter(|partition| !is_known(partition)).map(|partition| partition.topic.clone()).collect()
         };
         if !unknown.is_empty() {
-            self.topics_until(&unknown.into_iter().collect::<Vec<_>>(), deadline).await?;
+            self.topics_until(&unknown.into_iter().collect::<Vec<_>>(), deadline, crate::metadata::UNKNOWN_TOPIC_LIMIT)
+                .await?;
         }
         let mut by_leader: BTreeMap<crate::NodeId, (BrokerName, Wanted)> = BTreeMap::new();
         let cluster = self.cluster();

@@ -14,6 +14,7 @@ mod dump;
 mod embedded;
 mod failover;
 mod fetch_sessions;
+mod golden;
 mod harness;
 mod limits;
 mod live_versions;

@@ -1,8 +1,10 @@
 //! The command line as clap sees it, and the options that it and the configuration file name.
 
 mod bench;
+mod run;
 
 pub(crate) use bench::{BenchArgs, BenchCommand, BenchDecodeArgs, BenchFetchArgs};
+pub(crate) use run::{RunArgs, SinkUrl};
 
 use crate::failure::Failure;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -28,7 +30,7 @@ pub(crate) struct Common {
     /// Brokers to make contact with; any one of the cluster will do
     #[arg(short, long, global = true, value_name = "HOST:PORT,…")]
     pub(crate) bootstrap_servers: Option<String>,
-    /// A client setting as kafka.NAME=VALUE; in read and bench fetch also any option of Spark's Kafka source; may be repeated
+    /// A client setting as kafka.NAME=VALUE; in read, run and bench fetch also any option of Spark's Kafka source; may be repeated
     #[arg(short = 'X', long = "option", global = true, value_name = "KEY=VALUE")]
     pub(crate) options: Vec<String>,
     /// A TOML file with the same options; of an option given twice, -X wins over a flag, and a flag over the file
@@ -48,6 +50,8 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Read to the end offsets, print what a filter keeps, commit, and exit
     Read(Box<ReadArgs>),
+    /// Read what is new, batch after batch, write what a filter keeps, and remember how far it is
+    Run(Box<RunArgs>),
     /// Show what a group has committed and how far it is behind
     Lag(LagArgs),
     /// Show topics with their partitions, leaders and offsets
@@ -140,7 +144,8 @@ pub(crate) struct SourceArgs {
     /// Partitions to read, as JSON
     #[arg(long, help = "Partitions to read, as {\"topic\":[0,2]}", value_name = "JSON", allow_hyphen_values = true)]
     assign: Option<String>,
-    /// Where to start: earliest, or {"topic":{"0":23,"1":-2}} (-2 earliest) with every partition [default: earliest]
+    /// Where to start: earliest, latest (run only), group, or {"topic":{"0":23,"1":-2}} (-2 earliest) with every partition
+    /// [default: earliest; run: latest]
     #[arg(long, value_name = "OFFSETS", allow_hyphen_values = true)]
     starting_offsets: Option<String>,
     /// Start at the first record of each partition that is as late as its timestamp: {"topic":{"0":MS}}

@@ -5,6 +5,7 @@ pub(crate) mod demo;
 pub(crate) mod dump;
 pub(crate) mod lag;
 pub(crate) mod read;
+pub(crate) mod run;
 pub(crate) mod topics;
 
 use crate::{
@@ -34,6 +35,17 @@ pub(crate) fn parse_filter(text: Option<&str>) -> Result<Filter, Failure> {
     match text {
         Some(text) => text.parse().map_err(|error| Failure::usage(format!("--where: {error}"))),
         None => Ok(Filter::always()),
+    }
+}
+
+/// The group to commit to. Two names for it are a mistake that would commit to the wrong one.
+pub(crate) fn commit_group<'a>(flag: Option<&'a str>, option: Option<&'a str>) -> Result<Option<&'a str>, Failure> {
+    match (flag, option) {
+        (Some(""), _) => Err(Failure::usage("--commit-group is empty: a group has a name")),
+        (Some(flag), Some(option)) if flag != option => Err(Failure::usage(format!(
+            "--commit-group is '{flag}' and option 'kafka.consumer.commit.groupid' is '{option}': which of them?"
+        ))),
+        _ => Ok(flag.or(option)),
     }
 }
 
@@ -70,8 +82,14 @@ pub(crate) fn warn_of_memory(client: &Client, json: bool) {
 }
 
 /// The options of a source, its warnings told.
-pub(crate) fn source_options(common: &Common, source: &SourceArgs) -> Result<StreamOptions, Failure> {
-    let mut sources = common.sources(&source.pairs())?;
+pub(crate) fn source_options(
+    common: &Common,
+    source: &SourceArgs,
+    commit_group: Option<&str>,
+) -> Result<StreamOptions, Failure> {
+    let mut flags = source.pairs();
+    flags.extend(commit_group.map(|group| ("kafka.consumer.commit.groupid".to_owned(), group.to_owned())));
+    let mut sources = common.sources(&flags)?;
     let (Some(pairs), true) = (sources.pop(), sources.is_empty()) else {
         return Err(Failure::usage(
             "--config names several [[source]]s, and this command reads one: `ottla run` reads a union",

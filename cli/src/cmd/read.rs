@@ -1,6 +1,6 @@
 //! `ottla read`: plan, read, write out, commit; in this order.
 
-use super::{lag::warn_of, parse_filter, plan, source_options, until_interrupted, warn_of_memory};
+use super::{commit_group, lag::warn_of, parse_filter, plan, source_options, until_interrupted, warn_of_memory};
 use crate::{
     args::{Common, Format, ReadArgs},
     failure::Failure,
@@ -20,8 +20,8 @@ use std::{cell::Cell, collections::BTreeMap, time::Instant};
 pub(crate) async fn run(common: &Common, args: &ReadArgs) -> Result<(), Failure> {
     let start = Instant::now();
     let filter = parse_filter(args.filter.as_deref())?;
-    let options = source_options(common, &args.source)?;
-    let group = group(args.commit_group.as_deref(), options.commit_group.as_deref())?;
+    let options = source_options(common, &args.source, args.commit_group.as_deref())?;
+    let group = commit_group(args.commit_group.as_deref(), options.commit_group.as_deref())?;
     let committing = Cell::new(false);
     let work = async {
         let (client, batch, mut settings) = plan(common, &options).await?;
@@ -55,17 +55,6 @@ pub(crate) async fn run(common: &Common, args: &ReadArgs) -> Result<(), Failure>
     Ok(())
 }
 
-/// The group to commit to. Two names for it are a mistake that would commit to the wrong one.
-fn group<'a>(flag: Option<&'a str>, option: Option<&'a str>) -> Result<Option<&'a str>, Failure> {
-    match (flag, option) {
-        (Some(""), _) => Err(Failure::usage("--commit-group is empty: a group has a name")),
-        (Some(flag), Some(option)) if flag != option => Err(Failure::usage(format!(
-            "--commit-group is '{flag}' and option 'kafka.consumer.commit.groupid' is '{option}': which of them?"
-        ))),
-        _ => Ok(flag.or(option)),
-    }
-}
-
 async fn process(
     client: &Client,
     batch: PlannedBatch,
@@ -94,11 +83,11 @@ pub(super) fn query_id() -> String {
 fn report(json: bool, processed: &ProcessedBatch, commit: Option<(&str, &CommitOutcome)>, totals: &Totals) {
     if let Some((group, outcome)) = commit {
         warn_of(group, &outcome.not_offsets, json);
-        for partition in &outcome.recreated {
+        for partition in &outcome.gone {
             warn(
                 json,
                 format_args!(
-                    "{partition} is another one than was read: nothing is committed for it to group '{group}'"
+                    "{partition} was deleted, or created again, since it was read: nothing is committed for it to group '{group}'"
                 ),
             );
         }

@@ -29,7 +29,7 @@ mod tests;
 pub use error::{CheckpointError, CheckpointErrorKind, IdList};
 pub(crate) use offset_log::{OffsetsEntry, OffsetsMetadata};
 pub(crate) use own::{OwnEntry, OwnSource};
-pub(crate) use recover::{Recovered, RecoveredEpoch};
+pub(crate) use recover::Recovered;
 
 use log::MetadataLog;
 use ottla_client::TopicPartition;

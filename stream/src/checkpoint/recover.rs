@@ -33,8 +33,8 @@ pub(crate) enum Recovered {
 pub(crate) struct RecoveredEpoch {
     /// The next epoch: the first that `offsets` doesn't have.
     pub(crate) next_epoch: i64,
-    /// Where the newest committed epoch ended; `None` when none is, which begins at the initial offsets.
-    pub(crate) committed: Option<OffsetsEntry>,
+    /// The newest committed epoch and where it ended; `None` when none is, which begins at the initial offsets.
+    pub(crate) committed: Option<(i64, OffsetsEntry)>,
 }
 
 impl Checkpoint {
@@ -99,7 +99,7 @@ impl Checkpoint {
             CheckpointError::new(self.offsets.directory(), kind)
         })?;
         self.remember(entry.metadata.as_ref(), watermark_ms);
-        Ok(RecoveredEpoch { next_epoch: next_id(&ids), committed: Some(entry) })
+        Ok(RecoveredEpoch { next_epoch: next_id(&ids), committed: Some((committed, entry)) })
     }
 }
 

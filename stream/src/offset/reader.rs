@@ -56,10 +56,10 @@ impl OffsetReader<'_> {
     /// The topics there are now, Kafka's own left out.
     pub(crate) async fn topics(&self) -> Result<BTreeMap<String, Topic>> {
         let mut topics = match &self.options.strategy {
-            ConsumerStrategy::Subscribe(names) => self.tried(|| self.client.topics(names)).await?,
+            ConsumerStrategy::Subscribe(names) => self.tried(|| self.client.topics_now(names)).await?,
             ConsumerStrategy::Assign(assigned) => {
                 let names: Vec<String> = assigned.keys().cloned().collect();
-                return self.tried(|| self.client.topics(&names)).await;
+                return self.tried(|| self.client.topics_now(&names)).await;
             }
             ConsumerStrategy::SubscribePattern(pattern) => {
                 let mut topics = self.tried(|| self.client.all_topics()).await?;

@@ -3,7 +3,7 @@
 use super::{CommitOutcome, OffsetStore, StoreCommit, StoreFuture, StoredOffset, StoredOffsets};
 use crate::{Error, Result};
 use ottla_client::{Client, OffsetAndMetadata, TopicPartition};
-use ottla_protocol::Uuid;
+use ottla_protocol::{ErrorCode, Uuid};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Mutex, PoisonError},
@@ -44,7 +44,7 @@ impl GroupStore {
         let mut outcome = CommitOutcome::default();
         let (recreated, rest): (Vec<_>, Vec<_>) =
             commit.offsets.iter().partition(|(partition, _)| commit.recreated.contains(&partition.topic));
-        outcome.recreated = recreated.into_iter().map(|(partition, _)| partition.clone()).collect();
+        outcome.gone = recreated.into_iter().map(|(partition, _)| partition.clone()).collect();
         let unseen: Vec<TopicPartition> = {
             let held = self.held();
             rest.iter().map(|(partition, _)| *partition).filter(|known| !held.contains_key(known)).cloned().collect()
@@ -70,7 +70,10 @@ impl GroupStore {
         let mut refused = Vec::new();
         for (partition, code) in results {
             let Some(committed) = offsets.get(&partition) else { continue };
-            if code.is_none() {
+            if matches!(code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::UNKNOWN_TOPIC_ID) {
+                // Deleted since it was read. No later attempt could do better, and nobody will read on there.
+                outcome.gone.insert(partition);
+            } else if code.is_none() {
                 self.held().insert(partition.clone(), stored(committed));
                 outcome.committed.insert(partition, committed.offset);
             } else {

@@ -118,8 +118,8 @@ pub struct CommitOutcome {
     pub committed: BTreeMap<TopicPartition, i64>,
     /// Partitions where the store is further already, with the offset it keeps: a commit never moves a store backwards.
     pub kept: BTreeMap<TopicPartition, i64>,
-    /// Partitions of topics that were created again while they were read: what was read is gone, and its offsets mean nothing in the new one.
-    pub recreated: BTreeSet<TopicPartition>,
+    /// Partitions that are gone since they were read, or whose topic is another one of the same name: nothing is stored for them.
+    pub gone: BTreeSet<TopicPartition>,
     /// What the store held that is no offset, and is overwritten now.
     pub not_offsets: BTreeMap<TopicPartition, i64>,
 }

@@ -188,10 +188,9 @@ impl StreamOptions {
             None => starting(pairs, OffsetRangeLimit::Latest)?,
         };
         check_bounds(&starting, &end)?;
-        if starting == OffsetRangeLimit::Group && commit_group.is_none() {
-            return Err(OptionError::new(
-                "option 'startingOffsets' is group, and no group is named: set kafka.consumer.commit.groupid (--commit-group)",
-            ));
+        // A query may get its group elsewhere, and looks itself.
+        if usage == Use::Bounded {
+            check_group(&starting, commit_group.as_deref())?;
         }
         let poll_timeout = match pairs.get("kafkaConsumer.pollTimeoutMs") {
             Some(value) => Some(millis("kafkaConsumer.pollTimeoutMs", value)?),
@@ -291,6 +290,16 @@ fn strategy(pairs: &Pairs) -> Result<ConsumerStrategy, OptionError> {
             "Only one of the following options can be specified for Kafka source: {NAMES}"
         ))),
     }
+}
+
+/// To start where a group is takes a group.
+pub(crate) fn check_group(starting: &OffsetRangeLimit, group: Option<&str>) -> Result<(), OptionError> {
+    if *starting == OffsetRangeLimit::Group && group.is_none() {
+        return Err(OptionError::new(
+            "option 'startingOffsets' is group, and no group is named: set kafka.consumer.commit.groupid (--commit-group)",
+        ));
+    }
+    Ok(())
 }
 
 fn not_negative(name: &'static str, value: &str) -> Result<i64, OptionError> {

@@ -13,5 +13,5 @@ mod ranges;
 mod split;
 
 pub(crate) use limits::{MinOffsets, rate_limit};
-pub(crate) use ranges::{PlannedRanges, RangeInput, plan_ranges};
+pub(crate) use ranges::{RangeInput, plan_ranges};
 pub(crate) use split::split;

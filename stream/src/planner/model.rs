@@ -1,7 +1,7 @@
 //! The rules once more, slow and obvious, and the planner held against them over random cases. Where Spark computes with whole numbers the
 //! model counts one by one or in `i128`; where Spark computes with `f64`, that is part of the rule, and the model does the same.
 
-use super::{MinOffsets, PlannedRanges, RangeInput, plan_ranges, rate_limit, split};
+use super::{MinOffsets, RangeInput, plan_ranges, ranges::PlannedRanges, rate_limit, split};
 use crate::Offsets;
 use crate::{LossKind, OffsetRange};
 use ottla_client::TopicPartition;

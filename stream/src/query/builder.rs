@@ -7,7 +7,9 @@ use super::{
     progress::ProgressLog,
     run::{Run, Setup},
 };
-use crate::{Error, Filter, OffsetStore, OptionError, Result, Sink, StreamOptions, checkpoint::Checkpoint};
+use crate::{
+    Error, Filter, OffsetStore, OptionError, Result, Sink, StreamOptions, checkpoint::Checkpoint, options::check_group,
+};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -171,6 +173,12 @@ impl RunnableQuery {
     pub fn start(self) -> Result<StreamingQuery> {
         let Self { query, process } = self;
         let (checkpoint, name) = query.check()?;
+        if matches!(query.trigger, Trigger::Continuous(_)) && !(process.is_sink() && query.sources.len() == 1) {
+            return Err(OptionError::new(
+                "a continuous trigger hands one source's records to a sink as they come: it has no batches for a function, and no union",
+            )
+            .into());
+        }
         let checkpoint = checkpoint.map(|location| Checkpoint::open(&location)).transpose()?.map(Arc::new);
         let id = checkpoint.as_ref().map_or_else(Uuid::new_v4, |checkpoint| checkpoint.id());
         let control = Arc::new(Control::new(query.stop_timeout));
@@ -211,6 +219,9 @@ impl QueryBuilder {
         let checkpoint =
             self.one("checkpointLocation", self.checkpoint.as_ref(), |options| &options.checkpoint_location)?;
         let name = self.one("queryName", self.name.as_ref(), |options| &options.query_name)?;
+        for source in &self.sources {
+            check_group(&source.starting, source.commit_group.as_deref().or(self.commit_group.as_deref()))?;
+        }
         let has_store = |(index, source): (usize, &StreamOptions)| {
             source.commit_group.is_some()
                 || self.commit_group.is_some()

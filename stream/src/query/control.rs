@@ -1,7 +1,11 @@
 //! What a query's handle and its task share.
 
+use crate::RangeCounts;
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 use tokio::{sync::watch, time::Instant};
@@ -27,6 +31,7 @@ pub(super) struct Control {
     /// The newest look that found nothing new.
     found_nothing: watch::Sender<u64>,
     failed_commits: AtomicU64,
+    counts: Mutex<RangeCounts>,
     stop_timeout: Duration,
 }
 
@@ -38,6 +43,7 @@ impl Control {
             looks: AtomicU64::new(0),
             found_nothing: watch::Sender::new(0),
             failed_commits: AtomicU64::new(0),
+            counts: Mutex::default(),
             stop_timeout,
         }
     }
@@ -56,6 +62,12 @@ impl Control {
 
     pub(super) fn is_stopping(&self) -> bool {
         *self.stop.borrow() != Stop::No
+    }
+
+    /// Comes back when the query is asked to end.
+    pub(super) async fn stopping(&self) {
+        // The sender lives as long as this.
+        let _ = self.stop.subscribe().wait_for(|stop| *stop != Stop::No).await;
     }
 
     /// Comes back when the query is to end although it is not done: at once without a batch at work, else when its time is over.
@@ -118,6 +130,15 @@ impl Control {
         let asked = self.looks.load(Ordering::SeqCst);
         // The sender lives as long as this.
         let _ = self.found_nothing.subscribe().wait_for(|look| *look > asked).await;
+    }
+
+    /// What the batches that are done looked at.
+    pub(super) fn counts(&self) -> RangeCounts {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn count(&self, counts: RangeCounts) {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) += counts;
     }
 
     pub(super) fn failed_commits(&self) -> u64 {

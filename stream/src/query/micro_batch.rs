@@ -51,7 +51,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, outcome: ReadOutcome) {
+    pub(crate) fn add(&mut self, outcome: ReadOutcome) {
         for range in outcome.ranges {
             self.counts += range.counts;
             if let Some(epoch) = range.leader_epoch {

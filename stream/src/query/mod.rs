@@ -18,7 +18,7 @@ pub use micro_batch::{MicroBatch, MicroBatchReader};
 pub use progress::{QueryProgress, SinkProgress, SourceProgress};
 pub use trigger::{Trigger, TriggerError};
 
-use crate::{Error, StreamOptions};
+use crate::{Error, RangeCounts, StreamOptions};
 use control::Control;
 use progress::ProgressLog;
 use std::{
@@ -146,6 +146,11 @@ impl StreamingQuery {
     /// The newest progress.
     pub fn last_progress(&self) -> Option<QueryProgress> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).last()
+    }
+
+    /// What was looked at and kept in the batches that are done. A batch that was read twice counts twice.
+    pub fn counts(&self) -> RangeCounts {
+        self.control.counts()
     }
 
     /// How many commits to stores beside the checkpoint failed; each is tried again with the next batch.

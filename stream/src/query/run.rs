@@ -1,5 +1,8 @@
 //! The loop of a query: look what is new, write down what will be done, do it, write down that it is done (DESIGN, P2; SPARK 5).
 
+mod continuous;
+mod recover;
+
 use super::{
     Control, QueryError, RetryPolicy, Trigger,
     micro_batch::{MicroBatch, Tally},
@@ -11,13 +14,12 @@ use super::{
     wall_ms,
 };
 use crate::{
-    Client, Error, Filter, GroupStore, LostRange, OffsetOutOfRange, OffsetStore, Offsets, Result, StoreCommit,
-    StreamOptions,
+    Client, Error, Filter, GroupStore, LostRange, OffsetStore, Offsets, Result, StoreCommit, StreamOptions,
     batch::recreated_topics,
-    checkpoint::{Checkpoint, CheckpointError, OffsetsEntry, OwnEntry, OwnSource, Recovered},
+    checkpoint::{Checkpoint, CheckpointError, OffsetsEntry, OwnEntry},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -39,6 +41,9 @@ pub(super) struct Setup {
     pub(super) stores: Vec<(usize, Arc<dyn OffsetStore>)>,
     pub(super) checkpoint: Option<Arc<Checkpoint>>,
 }
+
+/// Longer than any query runs.
+const ENDLESS: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// A query at work.
 pub(super) struct Run {
@@ -94,7 +99,7 @@ impl Run {
         observer.started();
         let failed = |error| QueryError::new(setup.id, observer.run_id(), None, error);
         let connected = tokio::select! {
-            connected = connect(&setup.sources) => connected.map_err(failed),
+            connected = connect(&setup) => connected.map_err(failed),
             () = control.must_stop() => Ok(Vec::new()),
         };
         let sources = match connected {
@@ -134,7 +139,7 @@ impl Run {
     async fn run(mut self) -> std::result::Result<(), QueryError> {
         let control = self.control.clone();
         let result = tokio::select! {
-            result = self.triggers() => result,
+            result = self.work() => result,
             () = control.must_stop() => Ok(()),
         };
         let flushed = self.flush().await;
@@ -143,6 +148,13 @@ impl Run {
             result.and(flushed).map_err(|error| QueryError::new(self.id, self.observer.run_id(), batch_id, error));
         self.observer.terminated(result.as_ref().err());
         result
+    }
+
+    async fn work(&mut self) -> Result<()> {
+        match self.trigger {
+            Trigger::Continuous(interval) => self.continuous(interval).await,
+            _ => self.triggers().await,
+        }
     }
 
     async fn triggers(&mut self) -> Result<()> {
@@ -169,125 +181,6 @@ impl Run {
                 return Ok(());
             }
         }
-    }
-
-    /// Finds out where the query goes on.
-    async fn recover(&mut self) -> Result<()> {
-        match self.checkpoint.clone() {
-            Some(checkpoint) => self.recover_from(&checkpoint).await?,
-            None => self.recover_from_stores().await?,
-        }
-        if self.trigger == Trigger::AvailableNow {
-            for index in 0..self.sources.len() {
-                self.begin_source(index).await?;
-            }
-            for source in &mut self.sources {
-                source.freeze().await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn recover_from(&mut self, checkpoint: &Arc<Checkpoint>) -> Result<()> {
-        let sources = self.sources.len();
-        match on_disk(checkpoint, move |checkpoint| checkpoint.recover(sources)).await? {
-            Recovered::New => {}
-            Recovered::Committed { batch_id, entry } => {
-                self.batch_id = batch_id.saturating_add(1);
-                let commits = self.commits_of(batch_id, &entry);
-                self.go_to(&entry);
-                // A commit that the last run could not make, or that nobody made since the checkpoint came from elsewhere.
-                let warnings = self.stores.commit(&commits).await?;
-                self.warn_all(warnings);
-            }
-            Recovered::Pending { batch_id, entry, before } => {
-                self.batch_id = batch_id;
-                if let Some(before) = &before {
-                    self.go_to(before);
-                }
-                self.pending = Some(self.planned_before(batch_id, entry).await?);
-            }
-        }
-        self.warn_all(checkpoint.warnings());
-        Ok(())
-    }
-
-    fn go_to(&mut self, entry: &OffsetsEntry) {
-        let own = own_sources(entry);
-        for ((source, end), own) in self.sources.iter_mut().zip(&entry.sources).zip(own) {
-            if let Some(end) = end {
-                source.move_to(end.clone(), own.topic_ids);
-            }
-        }
-    }
-
-    /// The batch as it was planned by an earlier run.
-    async fn planned_before(&mut self, batch_id: i64, entry: OffsetsEntry) -> Result<Batch> {
-        let own = own_sources(&entry);
-        let mut sources = Vec::new();
-        for (index, (end, own)) in entry.sources.into_iter().zip(own).enumerate() {
-            let shown_start =
-                self.sources.get(index).filter(|source| source.began).and_then(|source| source.position.clone());
-            let span = match end {
-                Some(end) => {
-                    self.begin_source(index).await?;
-                    let source = self.sources.get(index);
-                    let start = source.and_then(|source| source.position.clone()).unwrap_or_default();
-                    let start_ids = source.map(|source| source.topic_ids().clone()).unwrap_or_default();
-                    Some(Span { start, start_ids, end, own })
-                }
-                None => None,
-            };
-            sources.push(BatchSource { span, shown_start, latest: None });
-        }
-        Ok(Batch { id: batch_id, sources })
-    }
-
-    /// Without a checkpoint: goes on from what each source's store has.
-    async fn recover_from_stores(&mut self) -> Result<()> {
-        for (index, source) in self.sources.iter_mut().enumerate() {
-            let Some(store) = self.stores.of_source(index) else { continue };
-            let (_, partitions) = source.partitions().await?;
-            let stored = store.load(&partitions).await?;
-            for (partition, bad) in &stored.not_offsets {
-                self.observer.warn(&format!(
-                    "{} holds {bad} for {partition}, which is no offset: it counts as none",
-                    store.name()
-                ));
-            }
-            if let Some(batch_id) = stored.batch_id() {
-                self.batch_id = self.batch_id.max(batch_id.saturating_add(1));
-            }
-            if !stored.offsets.is_empty() {
-                let lost = source.begin_at(stored.next_offsets(), stored.topic_ids()).await?;
-                warn_of_range(&self.observer, &store.name(), source.options.out_of_range(), &lost);
-            }
-        }
-        Ok(())
-    }
-
-    /// Resolves where a source begins, once, and stores it before the first batch.
-    async fn begin_source(&mut self, index: usize) -> Result<()> {
-        let Some(source) = self.sources.get(index) else { return Ok(()) };
-        if source.position.is_some() {
-            return Ok(());
-        }
-        let stored = match &self.checkpoint {
-            Some(checkpoint) => on_disk(checkpoint, move |checkpoint| checkpoint.initial_offsets(index)).await?,
-            None => None,
-        };
-        let Some(source) = self.sources.get_mut(index) else { return Ok(()) };
-        if stored.is_some() {
-            source.position = stored;
-            return Ok(());
-        }
-        let (offsets, lost) = source.initial_offsets().await?;
-        warn_of_range(&self.observer, "the group", source.options.out_of_range(), &lost);
-        source.position = Some(offsets.clone());
-        if let Some(checkpoint) = &self.checkpoint {
-            on_disk(checkpoint, move |checkpoint| checkpoint.write_initial_offsets(index, &offsets)).await?;
-        }
-        Ok(())
     }
 
     async fn trigger(&mut self, begun_ms: i64) -> Result<Outcome> {
@@ -382,14 +275,27 @@ impl Run {
                 Err(error) => return Err(error),
             }
         };
+        let lost = micro_batch.lost();
+        self.done(&batch, tallies, &lost, report).await?;
+        self.control.at_work(None);
+        Ok(())
+    }
+
+    /// A batch was processed: writes that down, tells it, and commits it to the stores.
+    async fn done(
+        &mut self,
+        batch: &Batch,
+        tallies: Vec<Tally>,
+        lost: &[LostRange],
+        mut report: BatchReport,
+    ) -> Result<()> {
         let committing = Instant::now();
         if let Some(checkpoint) = &self.checkpoint {
             let id = batch.id;
             on_disk(checkpoint, move |checkpoint| checkpoint.write_commit(id)).await?;
         }
         report.took("commitOffsets", committing);
-        let commits = self.commits_after(&batch, &tallies);
-        let lost = micro_batch.lost();
+        let commits = self.commits_after(batch, &tallies);
         for (source, part) in self.sources.iter_mut().zip(&batch.sources) {
             if let Some(span) = &part.span {
                 source.move_to(span.end.clone(), span.own.topic_ids.clone());
@@ -397,14 +303,13 @@ impl Run {
         }
         self.batch_id = batch.id.saturating_add(1);
         lost.iter().for_each(|lost| self.observer.warn(&lost.to_string()));
-        self.report(&batch, tallies, &lost, report);
+        self.report(batch, tallies, lost, report);
         let warnings = self.stores.commit(&commits).await?;
         self.control.note_failed_commits(self.stores.failed());
         self.warn_all(warnings);
         if let Some(checkpoint) = &self.checkpoint {
             self.warn_all(checkpoint.warnings());
         }
-        self.control.at_work(None);
         Ok(())
     }
 
@@ -418,9 +323,11 @@ impl Run {
                 parts.push(source.nothing(self.parallelism));
             }
         }
+        report.took("getBatch", planning);
+        let planning = Instant::now();
+        let micro_batch = MicroBatch::new(batch.id, self.filter.clone(), parts);
         report.took("queryPlanning", planning);
         let adding = Instant::now();
-        let micro_batch = MicroBatch::new(batch.id, self.filter.clone(), parts);
         let processing = self.process.clone().process(micro_batch.clone());
         let mut task = AbortOnDrop(tokio::spawn(processing));
         match (&mut task.0).await {
@@ -434,6 +341,7 @@ impl Run {
 
     fn report(&mut self, batch: &Batch, tallies: Vec<Tally>, lost: &[LostRange], mut report: BatchReport) {
         let hits: u64 = tallies.iter().map(|tally| tally.counts.hits).sum();
+        tallies.iter().for_each(|tally| self.control.count(tally.counts));
         for ((source, part), tally) in self.sources.iter().zip(&batch.sources).zip(tallies) {
             let of_source = |lost: &&LostRange| {
                 part.span.as_ref().is_some_and(|span| {
@@ -450,7 +358,7 @@ impl Run {
                 lost: lost.iter().filter(of_source).cloned().collect(),
             });
         }
-        let output_rows = self.process.counts_output().then_some(hits);
+        let output_rows = self.process.is_sink().then_some(hits);
         self.observer.progress(report, batch.id, self.process.description(), output_rows);
     }
 
@@ -473,21 +381,6 @@ impl Run {
         batch.sources.iter().zip(tallies).map(commit).collect()
     }
 
-    /// What the stores are to hold after a batch that an earlier run has done.
-    fn commits_of(&self, batch_id: i64, entry: &OffsetsEntry) -> Vec<Option<StoreCommit>> {
-        let commit = |(offsets, own): (&Option<Offsets>, OwnSource)| {
-            Some(StoreCommit {
-                batch_id,
-                query_id: self.id.to_string(),
-                offsets: offsets.clone()?,
-                leader_epochs: own.leader_epochs,
-                topic_ids: own.topic_ids,
-                recreated: BTreeSet::new(),
-            })
-        };
-        entry.sources.iter().zip(own_sources(entry)).map(commit).collect()
-    }
-
     /// Gives the stores what they do not have yet.
     async fn flush(&mut self) -> Result<()> {
         let deadline = self.control.stop_deadline();
@@ -508,16 +401,21 @@ impl Batch {
 }
 
 /// A client for each source. Sources with the same settings share one; all of them share one byte budget.
-async fn connect(options: &[StreamOptions]) -> Result<Vec<Source>> {
+async fn connect(setup: &Setup) -> Result<Vec<Source>> {
     let mut sources: Vec<Source> = Vec::new();
-    for options in options {
+    for options in &setup.sources {
+        let mut options = options.clone();
+        if matches!(setup.trigger, Trigger::Continuous(_)) {
+            // A read without an end waits for what is to come; that nothing comes is no error.
+            options.client.poll_timeout = ENDLESS;
+        }
         let client = match sources.iter().find(|source| source.options.client == options.client) {
             Some(same) => same.client.clone(),
             None => {
                 Client::connect_beside(sources.first().map(|source| &source.client), options.client.clone()).await?
             }
         };
-        sources.push(Source::new(options.clone(), client));
+        sources.push(Source::new(options, client));
     }
     Ok(sources)
 }
@@ -534,12 +432,6 @@ async fn on_disk<T: Send + 'static>(
         // The runtime ends, and nobody is left to see this.
         Err(_) => Err(Error::Unfinished { range: None }),
     }
-}
-
-fn own_sources(entry: &OffsetsEntry) -> Vec<OwnSource> {
-    let mut own = entry.own.as_ref().map(|own| own.sources.clone()).unwrap_or_default();
-    own.resize_with(entry.sources.len(), OwnSource::default);
-    own
 }
 
 fn batch_source(source: &Source, look: Look) -> BatchSource {
@@ -563,14 +455,6 @@ fn idle_report(source: &Source, look: Look) -> SourceReport {
         latest: Some(look.latest.offsets),
         records: 0,
         lost: Vec::new(),
-    }
-}
-
-/// What is stored and not in the log is told, unless it was an error.
-fn warn_of_range(observer: &Observer, store: &str, policy: OffsetOutOfRange, lost: &[LostRange]) {
-    let side = if policy == OffsetOutOfRange::Latest { "end" } else { "start" };
-    for lost in lost {
-        observer.warn(&format!("what {store} holds is outside of the log, which is read from its {side}: {lost}"));
     }
 }
 

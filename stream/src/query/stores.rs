@@ -120,13 +120,12 @@ fn told(store: &str, outcome: &CommitOutcome) -> Vec<String> {
         .not_offsets
         .iter()
         .map(|(partition, bad)| format!("{store} held {bad} for {partition}, which is no offset: it counts as none"));
-    let recreated = outcome
-        .recreated
-        .iter()
-        .map(|partition| format!("{partition} is another one than was read: nothing is committed for it to {store}"));
+    let gone = outcome.gone.iter().map(|partition| {
+        format!("{partition} was deleted, or created again, since it was read: nothing is committed for it to {store}")
+    });
     let kept = outcome
         .kept
         .iter()
         .map(|(partition, offset)| format!("{store} is further already in {partition} and stays at {offset}"));
-    overwritten.chain(recreated).chain(kept).collect()
+    overwritten.chain(gone).chain(kept).collect()
 }

@@ -8,7 +8,10 @@ use super::{
     wanted,
     worker::{check_loss, fetch_failed, read_error},
 };
-use crate::{BoundFilter, DataLoss, Error, Filter, OffsetRange, PlannedBatch, ProcessedBatch, ReadErrorKind, Result};
+use crate::{
+    BoundFilter, DataLoss, Error, Filter, OffsetRange, PlannedBatch, ProcessedBatch, RangeOutcome, ReadErrorKind,
+    Result,
+};
 use ottla_client::{Client, CompletedFetch, Fetcher, Reservation};
 use ottla_protocol::{
     compression::Compression,
@@ -25,6 +28,7 @@ pub struct BatchReader {
     readers: Vec<RangeReader>,
     tools: Tools,
     fail_on_data_loss: bool,
+    include_headers: bool,
     /// The loss that has stopped the read.
     failed: Option<DataLoss>,
     /// How many bytes the last try wanted in vain.
@@ -67,6 +71,7 @@ impl BatchReader {
             batch,
             readers,
             fail_on_data_loss: settings.fail_on_data_loss,
+            include_headers: settings.include_headers,
             failed: None,
             needed: 0,
             piece: None,
@@ -188,10 +193,27 @@ impl BatchReader {
 
     /// The batch that [`advance`](Self::advance) found.
     pub(crate) fn at_hand(&mut self) -> Option<ReadBatch<'_>> {
-        let Self { client, piece: Some(piece), readers, tools, .. } = self else { return None };
+        let Self { client, piece: Some(piece), readers, tools, include_headers, .. } = self else { return None };
         let reader = readers.get_mut(piece.fetch.target())?;
         let batch = piece.batch()?.ok()?;
-        Some(ReadBatch { client, reader, batch, tools })
+        Some(ReadBatch { client, reader, batch, tools, include_headers: *include_headers })
+    }
+
+    /// What was read since the last call. Positions go on.
+    pub(crate) fn take_outcome(&mut self) -> ReadOutcome {
+        self.leave();
+        let mut outcome = ReadOutcome::new(self.readers.len());
+        for reader in &mut self.readers {
+            outcome.lost.append(&mut reader.lost);
+            outcome.ranges.push(RangeOutcome {
+                range: reader.range.clone(),
+                position: reader.position,
+                leader_epoch: reader.leader_epoch,
+                counts: std::mem::take(&mut reader.counts),
+                reached: true,
+            });
+        }
+        outcome
     }
 
     /// What was read so far.
@@ -228,6 +250,7 @@ pub struct ReadBatch<'a> {
     reader: &'a mut RangeReader,
     batch: RecordBatch<'a>,
     tools: &'a mut Tools,
+    include_headers: bool,
 }
 
 impl ReadBatch<'_> {
@@ -239,6 +262,11 @@ impl ReadBatch<'_> {
     /// Its header.
     pub fn header(&self) -> &BatchHeader {
         self.batch.header()
+    }
+
+    /// `includeHeaders` of its source.
+    pub(crate) fn include_headers(&self) -> bool {
+        self.include_headers
     }
 
     /// Shows `see` every record of the range that the filter keeps, in order. Once: a second time counts them again.

@@ -127,7 +127,6 @@ fn s_c07_rates_that_contradict_each_other() {
     refused(&[("maxOffsetsPerTrigger", "abc")], "For input string: \"abc\"");
     refused(&[("endingOffsets", "latest")], "ending offset not valid in streaming queries");
     refused(&[("endingTimestamp", "5")], "ending timestamp not valid in streaming queries");
-    refused(&[("startingOffsets", "group")], "no group is named");
     refused(&[("startingOffsets", "first")], "got first");
     let options = stream(&[("minOffsetsPerTrigger", "5")]).unwrap();
     assert_eq!(options.max_trigger_delay, Duration::from_secs(900));

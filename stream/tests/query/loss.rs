@@ -28,7 +28,7 @@ async fn what_was_deleted_is_an_error_or_passed_over() {
     assert!(memory.warnings().iter().any(|warning| warning.contains("t-0: [10, 60) is gone, 50 offsets")));
     let progress = done.last_progress().unwrap();
     assert_eq!(progress.sources[0].lost.len(), 1);
-    assert_eq!(progress.sources[0].metrics["offsetOutOfRange"], "50");
+    assert_eq!(progress.sources[0].lost[0].range.size(), 50);
     assert_eq!(broker.committed("g", "t", 0).unwrap().offset, 100);
 }
 

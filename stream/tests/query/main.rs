@@ -7,6 +7,7 @@
 )]
 
 mod batches;
+mod continuous;
 mod failures;
 mod loss;
 mod restarts;

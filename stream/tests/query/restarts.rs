@@ -142,7 +142,7 @@ async fn two_runs_on_one_checkpoint_are_refused() {
     let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
     let first = memory.start(query(options(&broker, &[]), checkpoint.path())).unwrap();
     let error = memory.start(query(options(&broker, &[]), checkpoint.path())).unwrap_err();
-    assert_eq!(error.condition(), "CHECKPOINT_IN_USE", "{error}");
+    assert_eq!(error.condition(), "CHECKPOINT_LOCKED", "{error}");
     first.stop().await.unwrap();
     run(query(options(&broker, &[]), checkpoint.path()), &memory).await.unwrap();
 }

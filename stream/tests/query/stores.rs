@@ -90,11 +90,9 @@ async fn a_group_says_where_a_checkpoint_begins_if_it_is_asked_to() {
     let broker = broker(2, 10).await;
     broker.commit("g", "t", 0, committed(4));
     let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
-    let from_group = options(&broker, &[("startingOffsets", "group")]);
-    // The group's name comes with the options.
-    let mut from_group = from_group;
-    from_group.commit_group = Some("g".to_owned());
-    run(query(from_group, checkpoint.path()), &memory).await.unwrap();
+    let from_group = || query(options(&broker, &[("startingOffsets", "group")]), checkpoint.path());
+    assert!(memory.start(from_group()).unwrap_err().to_string().contains("no group is named"));
+    run(from_group().commit_group("g"), &memory).await.unwrap();
     assert_eq!(memory.batches(), [(0, "t-0: [4, 10) t-1: [0, 10)".to_owned())]);
 }
 

@@ -91,7 +91,7 @@ async fn a_topic_made_again_while_it_is_read() {
             let (client, batch) = result.unwrap();
             // The broker takes commits by name: it would give the old topic's offset to the new one.
             let outcome = batch.commit(&client, "g", "q").await.unwrap();
-            assert!(outcome.committed.is_empty() && outcome.recreated.len() == 1, "{outcome:?}");
+            assert!(outcome.committed.is_empty() && outcome.gone.len() == 1, "{outcome:?}");
             assert_eq!(broker.requests(ApiKey::OffsetCommit), 0);
             batch.lost().to_vec()
         };

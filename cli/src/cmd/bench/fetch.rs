@@ -17,7 +17,7 @@ use std::time::Instant;
 
 pub(super) async fn run(common: &Common, args: &BenchFetchArgs) -> Result<(), Failure> {
     let filter = parse_filter(args.filter.as_deref())?;
-    let options = source_options(common, &args.source)?;
+    let options = source_options(common, &args.source, None)?;
     if let Some(group) = &options.commit_group {
         warn(common.json, format_args!("nothing is committed to group '{group}': this only measures"));
     }

@@ -1,6 +1,7 @@
 //! Which files are needed, and what their absence means.
 
 use super::*;
+use crate::checkpoint::recover::RecoveredEpoch;
 
 fn recover(files: &[(&str, &str)]) -> Result<Recovered, CheckpointError> {
     open(directory(files).path()).recover(1)
@@ -228,7 +229,7 @@ fn continuous_mode_goes_on_after_the_last_committed_epoch() {
     assert_eq!(fs::read_to_string(directory.path().join("offsets/1")).unwrap(), "v1\n\n{\"t\":{\"0\":1}}");
     let recovered = checkpoint.recover_continuous(1).unwrap();
     assert_eq!(recovered.next_epoch, 3);
-    assert_eq!(recovered.committed.unwrap().sources, [Some(offsets(&[("t", 0, 1)]))]);
+    assert_eq!(recovered.committed.unwrap().1.sources, [Some(offsets(&[("t", 0, 1)]))]);
     fs::remove_file(directory.path().join("offsets/1")).unwrap();
     let text = told(&checkpoint.recover_continuous(1).unwrap_err());
     assert!(text.contains("Batch 1 was committed without end epoch offsets!"), "{text}");

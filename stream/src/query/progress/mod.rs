@@ -135,15 +135,10 @@ impl SourceProgress {
         let map = |offsets: Option<&Offsets>| {
             offsets.map(|offsets| offsets.iter().map(|(partition, offset)| (partition.clone(), *offset)).collect())
         };
-        let mut metrics = match (batch.latest, batch.end) {
+        let metrics = match (batch.latest, batch.end) {
             (Some(latest), Some(end)) => offsets_behind_latest(latest, end),
             _ => BTreeMap::new(),
         };
-        if !batch.lost.is_empty() {
-            let gone: i128 = batch.lost.iter().map(|lost| i128::from(lost.range.size())).sum();
-            metrics.insert("offsetOutOfRange", gone.to_string());
-            metrics.insert("dataLoss", batch.lost.len().to_string());
-        }
         Self {
             description: format!("KafkaV2[{}]", batch.strategy),
             start_offset: map(batch.start),

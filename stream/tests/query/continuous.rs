@@ -1,0 +1,140 @@
+//! Continuous mode: records as they arrive, written down once an interval.
+
+use crate::support::{Memory, broker, fill, ids, last_line, options, query};
+use ottla_protocol::record::Record;
+use ottla_stream::{OffsetRange, QueryBuilder, RecordWriter, Sink, SinkError, StreamingQuery, Trigger};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+/// Remembers what arrived, and which epochs were finished.
+#[derive(Clone, Debug, Default)]
+struct Arrivals {
+    rows: Arc<Mutex<Vec<(String, i64)>>>,
+    epochs: Arc<Mutex<Vec<i64>>>,
+}
+
+struct Writer(String, Arrivals);
+
+impl Sink for Arrivals {
+    type Writer = Writer;
+
+    fn writer(&self, range: &OffsetRange, _include_headers: bool) -> Result<Writer, SinkError> {
+        Ok(Writer(format!("{}-{}", range.topic, range.partition), self.clone()))
+    }
+
+    async fn finish_batch(&self, batch_id: i64) -> Result<(), SinkError> {
+        self.epochs.lock().unwrap().push(batch_id);
+        Ok(())
+    }
+}
+
+impl RecordWriter for Writer {
+    fn write(&mut self, record: &Record<'_>) {
+        self.1.rows.lock().unwrap().push((self.0.clone(), record.offset));
+    }
+
+    async fn flush(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    async fn finish(self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+impl Arrivals {
+    fn count(&self) -> usize {
+        self.rows.lock().unwrap().len()
+    }
+
+    async fn await_count(&self, count: usize) {
+        let arrived = async {
+            while self.count() < count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), arrived).await.expect("records don't arrive");
+    }
+}
+
+fn continuous(query: QueryBuilder, interval: Duration, arrivals: &Arrivals) -> StreamingQuery {
+    let query = query.trigger(Trigger::Continuous(interval)).commit_group("g").sink(arrivals.clone(), "memory");
+    query.start().unwrap()
+}
+
+fn next_epoch(checkpoint: &Path) -> i64 {
+    ids(checkpoint, "commits").last().map_or(0, |epoch| epoch + 1)
+}
+
+#[tokio::test]
+async fn records_arrive_within_an_epoch_and_a_restart_goes_on_after_the_last_one() {
+    let broker = broker(2, 10).await;
+    let (checkpoint, arrivals) = (tempfile::tempdir().unwrap(), Arrivals::default());
+    let epoch = Duration::from_secs(3);
+    let running = continuous(query(options(&broker, &[]), checkpoint.path()), epoch, &arrivals);
+    arrivals.await_count(20).await;
+    assert_eq!(next_epoch(checkpoint.path()), 0, "they arrive before the epoch is over");
+    let sent = Instant::now();
+    fill(&broker, "t", 0, 1);
+    arrivals.await_count(21).await;
+    assert!(sent.elapsed() < Duration::from_secs(1), "{:?}", sent.elapsed());
+    // What was handed on is written down before the query ends.
+    running.stop().await.unwrap();
+    let newest = next_epoch(checkpoint.path()) - 1;
+    assert_eq!(last_line(checkpoint.path(), &format!("offsets/{newest}")), r#"{"t":{"0":11,"1":10}}"#);
+    assert_eq!(broker.committed("g", "t", 0).unwrap().offset, 11);
+    fill(&broker, "t", 1, 2);
+    let running = continuous(query(options(&broker, &[]), checkpoint.path()), epoch, &arrivals);
+    arrivals.await_count(23).await;
+    running.stop().await.unwrap();
+    let mut rows = arrivals.rows.lock().unwrap().clone();
+    rows.sort();
+    let expected = [("t-0", 0..11), ("t-1", 0..12)];
+    let expected =
+        expected.into_iter().flat_map(|(name, offsets)| offsets.map(move |offset| (name.to_owned(), offset)));
+    assert_eq!(rows, expected.collect::<Vec<_>>());
+    let text = std::fs::read_to_string(checkpoint.path().join("offsets/0")).unwrap();
+    assert!(text.lines().nth(1).unwrap().contains("spark.sql.shuffle.partitions"), "{text}");
+}
+
+#[tokio::test]
+async fn each_epoch_writes_its_files_and_finds_new_partitions() {
+    let broker = broker(1, 1).await;
+    let (checkpoint, arrivals) = (tempfile::tempdir().unwrap(), Arrivals::default());
+    let pattern = options(&broker, &[("subscribePattern", "^[tu]$"), ("startingOffsets", "latest")]);
+    let running = continuous(query(pattern, checkpoint.path()), Duration::from_millis(200), &arrivals);
+    while next_epoch(checkpoint.path()) < 2 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(arrivals.count(), 0);
+    broker.create_topic("u", 1, &[]).unwrap();
+    fill(&broker, "u", 0, 3);
+    arrivals.await_count(3).await;
+    running.process_all_available().await.unwrap();
+    running.stop().await.unwrap();
+    let epochs = ids(checkpoint.path(), "offsets");
+    assert_eq!(epochs, (0..).take(epochs.len()).collect::<Vec<i64>>(), "every epoch, data or not");
+    assert_eq!(ids(checkpoint.path(), "commits"), epochs);
+    assert_eq!(*arrivals.epochs.lock().unwrap(), epochs);
+    assert_eq!(last_line(checkpoint.path(), &format!("offsets/{}", epochs.len() - 1)), r#"{"t":{"0":1},"u":{"0":3}}"#);
+}
+
+#[tokio::test]
+async fn a_deleted_topic_is_loss_and_batches_need_another_trigger() {
+    let broker = broker(1, 1).await;
+    let (checkpoint, arrivals) = (tempfile::tempdir().unwrap(), Arrivals::default());
+    let pattern = options(&broker, &[("subscribePattern", "^[tu]$")]);
+    broker.create_topic("u", 1, &[]).unwrap();
+    let running = continuous(query(pattern, checkpoint.path()), Duration::from_millis(100), &arrivals);
+    arrivals.await_count(1).await;
+    broker.delete_topic("u").unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(20), running.await_termination()).await.unwrap();
+    let error = ended.unwrap_err();
+    assert_eq!(error.condition(), "KAFKA_DATA_LOSS.PARTITIONS_DELETED", "{}", ottla_client::report(&error));
+    let interval = Duration::from_secs(1);
+    let batches = query(options(&broker, &[]), checkpoint.path()).trigger(Trigger::Continuous(interval));
+    assert!(Memory::default().start(batches).unwrap_err().to_string().contains("has no batches"));
+}
