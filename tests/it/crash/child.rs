@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::{process, thread};
 
 use ottla_stream::{
-    BoxError, Client, CommitOutcome, FileSink, GroupStore, JsonRow, MicroBatch, OffsetRange, OffsetStore, Record,
-    RecordWriter, Sink, SinkError, StoreCommit, StoreFuture, StoredOffsets, StreamOptions, StreamingQuery,
-    TopicPartition, Trigger,
+    BoxError, Client, CommitOutcome, FileSink, GroupStore, JsonRow, MicroBatch, OffsetRange, OffsetStore,
+    QueryListener, Record, RecordWriter, Sink, SinkError, StoreCommit, StoreFuture, StoredOffsets, StreamOptions,
+    StreamingQuery, TopicPartition, Trigger,
 };
 use serde::{Deserialize, Serialize};
 use support::Signal;
@@ -77,6 +77,8 @@ impl Life {
             ("subscribe", self.topic.clone()),
             ("startingOffsets", "earliest".to_owned()),
             ("kafka.isolation.level", "read_committed".to_owned()),
+            // Ranges are split.
+            ("minPartitions", "8".to_owned()),
         ];
         pairs.extend(self.limit.map(|limit| ("maxOffsetsPerTrigger", limit.to_string())));
         let options = StreamOptions::stream_from_pairs(pairs)?;
@@ -85,7 +87,8 @@ impl Life {
         let trigger = if self.until_done { Trigger::AvailableNow } else { Trigger::default() };
         let query = StreamingQuery::builder([options.clone()])
             .checkpoint(checkpoint.to_str().ok_or("a path in UTF-8")?)
-            .trigger(trigger);
+            .trigger(trigger)
+            .listener(Warnings(log.clone()));
         let query = match self.kill {
             Some((Point::Committed | Point::Stored, _)) => {
                 let client = Client::connect(options.client.clone()).await?;
@@ -177,6 +180,15 @@ impl Log {
                 thread::park();
             }
         }
+    }
+}
+
+/// Nothing that a kill leaves is worth a warning.
+struct Warnings(Arc<Log>);
+
+impl QueryListener for Warnings {
+    fn warning(&self, warning: &str) {
+        self.0.say(&format!("warning {warning}"));
     }
 }
 

@@ -95,6 +95,7 @@ impl Crash {
         disk.check(&group);
         let log = self.log();
         let steps: Vec<String> = log[said_before..].lines().filter(|line| *line != "life").map(str::to_owned).collect();
+        assert!(!steps.iter().any(|step| step.starts_with("warning ")), "{steps:?}");
         let state = disk.state(&before, [&group_before, &group], &steps);
         self.hits.entry(state).or_default()[aim.column()] += 1;
     }

@@ -46,11 +46,12 @@ impl Seen {
         Self::Commit,
     ];
 
-    /// Whether it is there. Looked at in a tight loop: these files are there for a few hundred microseconds.
+    /// Whether it is there, or was. Looked at in a tight loop: temporary files are there for a few hundred microseconds.
     pub(super) fn is_there(self, folder: &Path, batch_id: i64) -> bool {
         let there = |name: &str, file: &str| folder.join(name).join(file).exists();
-        let temporary =
-            |name: &str, file: &str| names(&folder.join(name)).iter().any(|n| n.starts_with(&format!(".{file}.")));
+        let temporary = |name: &str, file: &str| {
+            names(&folder.join(name)).iter().any(|n| n == file || n.starts_with(&format!(".{file}.")))
+        };
         let number = batch_id.to_string();
         match self {
             Self::OwnTemporary => temporary(OWN, &number),
