@@ -51,8 +51,8 @@ pub(super) struct Life {
     pub(super) limit: Option<u32>,
     /// Into a [`FileSink`], which replaces what a batch wrote before; else by a function that writes a batch only once.
     pub(super) file_sink: bool,
-    /// Ends when all is read; else it ends only by being killed.
-    pub(super) until_done: bool,
+    /// When it makes a batch. Only [`Trigger::AvailableNow`](ottla_stream::Trigger::AvailableNow) ends without being killed.
+    pub(super) trigger: String,
     /// Where it kills itself, and the how-manieth time it comes there, from 1.
     pub(super) kill: Option<(Point, i64)>,
 }
@@ -84,7 +84,7 @@ impl Life {
         let options = StreamOptions::stream_from_pairs(pairs)?;
         let log = Arc::new(Log::open(&self.folder, self.kill)?);
         let checkpoint = self.folder.join("checkpoint");
-        let trigger = if self.until_done { Trigger::AvailableNow } else { Trigger::default() };
+        let trigger: Trigger = self.trigger.parse()?;
         let query = StreamingQuery::builder([options.clone()])
             .checkpoint(checkpoint.to_str().ok_or("a path in UTF-8")?)
             .trigger(trigger)

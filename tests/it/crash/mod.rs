@@ -3,6 +3,7 @@
 //! (which process dies where; what runs beside it is the machine's).
 
 mod child;
+mod continuous;
 mod disk;
 mod process;
 mod replay;
@@ -104,7 +105,7 @@ impl Crash {
     fn finish(mut self, kills: usize) {
         self.produce(50);
         let file_sink = self.random.random();
-        let life = Life { until_done: true, ..self.life(None, file_sink, None) };
+        let life = Life { trigger: "available-now".to_owned(), ..self.life(None, file_sink, None) };
         Running::start(&life).end();
         let disk = Disk::of(&self.folder);
         let group = self.group_offsets();
@@ -112,10 +113,7 @@ impl Crash {
         assert_eq!((disk.committed(), &disk.ends(disk.committed())), (disk.planned(), &group), "all is done");
         assert!(self.kafka.group_table(&self.group).iter().all(|row| row.lag == Some(0)));
 
-        let mut expected = Vec::new();
-        for record in self.kafka.consume(&self.topic, Isolation::ReadCommitted) {
-            expected.push((i64::from(record.partition), record.offset, record.text()));
-        }
+        let mut expected = rows(self.kafka, &self.topic);
         let mut written = disk.rows();
         written.sort();
         expected.sort();
@@ -169,7 +167,7 @@ impl Crash {
             group: self.group.clone(),
             limit,
             file_sink,
-            until_done: false,
+            trigger: "0s".to_owned(),
             kill,
         }
     }
@@ -202,12 +200,23 @@ impl Crash {
     }
 
     fn group_offsets(&self) -> BTreeMap<i32, i64> {
-        self.kafka.group_offsets(&self.group).iter().map(|offset| (offset.partition, offset.offset)).collect()
+        group_offsets(self.kafka, &self.group)
     }
 
     fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
+}
+
+/// Partition, offset and value of every committed record of a topic, by Java's consumer.
+fn rows(kafka: &KafkaCluster, topic: &str) -> Vec<(i64, i64, String)> {
+    let records = kafka.consume(topic, Isolation::ReadCommitted);
+    records.iter().map(|record| (i64::from(record.partition), record.offset, record.text())).collect()
+}
+
+/// A group's offset of each partition.
+fn group_offsets(kafka: &KafkaCluster, group: &str) -> BTreeMap<i32, i64> {
+    kafka.group_offsets(group).iter().map(|offset| (offset.partition, offset.offset)).collect()
 }
 
 /// A folder that stays when the test fails, and says where it is.

@@ -3,17 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use support::{KafkaCluster, Produce, kafka_or_skip};
+use support::{Produce, kafka_or_skip};
 
 use super::child::{Life, Point};
 use super::disk::{Disk, Ranges, ranges_of_batches};
-use super::kept_folder;
 use super::process::Running;
 use super::schedule::Aim;
-
-fn group_offsets(kafka: &KafkaCluster, group: &str) -> BTreeMap<i32, i64> {
-    kafka.group_offsets(group).iter().map(|offset| (offset.partition, offset.offset)).collect()
-}
+use super::{group_offsets, kept_folder};
 
 #[test]
 fn s_s17_killed_after_the_output_was_written_and_before_the_commit() {
@@ -30,7 +26,7 @@ fn s_s17_killed_after_the_output_was_written_and_before_the_commit() {
             group: format!("{topic}-group"),
             limit,
             file_sink,
-            until_done: kill.is_none(),
+            trigger: if kill.is_some() { "0s" } else { "available-now" }.to_owned(),
             kill,
         };
         // In batch 4, then in the same one again.
