@@ -88,6 +88,7 @@ fn code(error: &Error) -> u8 {
     match error {
         Error::Option(_) => exit::USAGE,
         Error::Checkpoint(error) if matches!(error.source, CheckpointErrorKind::Location { .. }) => exit::USAGE,
+        Error::Plan { condition: "SOURCES_SHARE_PARTITIONS", .. } => exit::USAGE,
         Error::DataLoss(_) => exit::DATA_LOSS,
         Error::Plan { condition: "RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET", .. } => exit::DATA_LOSS,
         _ => exit::FAILED,

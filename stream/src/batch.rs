@@ -112,10 +112,9 @@ fn reached_offsets(
     for outcome in outcomes.iter().filter(|outcome| outcome.reached) {
         let partition = TopicPartition::new(outcome.range.topic.clone(), outcome.range.partition);
         let done = outcome.position >= outcome.range.until_offset;
-        if let Some(end) = end_offsets.get(&partition)
-            && (done || outcome.position > outcome.range.from_offset)
-        {
-            reached.insert(partition, if done { *end } else { outcome.position });
+        // Pieces of one partition come in the order of their offsets: the last one that was reached stays.
+        if end_offsets.contains_key(&partition) && (done || outcome.position > outcome.range.from_offset) {
+            reached.insert(partition, if done { outcome.range.until_offset } else { outcome.position });
         }
     }
     reached

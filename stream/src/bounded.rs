@@ -1,12 +1,16 @@
 //! Planning a bounded read: which partitions, from where, up to where. Everything is resolved to numbers before anything is read.
 
 use crate::{
-    DataLoss, Error, LossKind, LostRange, OffsetRange, Offsets, PlannedBatch, Result, StreamOptions,
-    offset::{End, OffsetReader},
+    Error, LossKind, LostRange, OffsetRange, OffsetRangeLimit, Offsets, PlannedBatch, Result, StreamOptions,
+    offset::{
+        End, OffsetReader,
+        source_offset::{EARLIEST, LATEST},
+    },
+    planner::split,
     read::PlannedRange,
 };
-use ottla_client::Client;
-use std::collections::BTreeMap;
+use ottla_client::{Client, Topic, TopicPartition};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl StreamOptions {
     /// Looks up what these options name in the cluster, and plans the one batch of a bounded read.
@@ -18,32 +22,104 @@ impl StreamOptions {
         let reader = OffsetReader { client, options: self };
         let topics = reader.topics().await?;
         let partitions = reader.partitions(&topics)?;
+        // Log starts first and log ends last: what is deleted or written meanwhile is then no loss.
         let earliest = reader.earliest(&partitions).await?;
-        let latest = reader.latest(&partitions, None).await?;
-        let start = reader.resolve(&self.starting, End::Start, &partitions).await?;
+        let (start, from_group) = match self.starting {
+            OffsetRangeLimit::Group => of_group(&reader, &topics, &partitions, &earliest).await?,
+            _ => (reader.resolve(&self.starting, End::Start, &partitions).await?, Vec::new()),
+        };
         let until = reader.resolve(&self.ending, End::Until, &partitions).await?;
-        let mut batch =
-            PlannedBatch { batch_id: 0, ranges: Vec::new(), end_offsets: BTreeMap::new(), lost: Vec::new() };
+        let latest = reader.latest(&partitions, None).await?;
+        let (mut wanted, mut checked, mut lost) = (Vec::new(), BTreeMap::new(), Vec::new());
         for partition in &partitions {
-            let at = |offsets: &Offsets| offsets.get(partition).copied().unwrap_or(0);
             let range = OffsetRange {
                 topic: partition.topic.clone(),
                 partition: partition.partition,
-                from_offset: at(&start),
-                until_offset: at(&until),
+                from_offset: at(&start, partition),
+                until_offset: at(&until, partition),
             };
-            let log = (at(&earliest), at(&latest.offsets));
-            let range = check_range(range, log, self.fail_on_data_loss, &mut batch.lost)?;
-            batch.end_offsets.insert(partition.clone(), range.until_offset);
-            let topic_id = topics.get(&partition.topic).and_then(|topic| topic.topic_id);
-            let end_epoch = latest.epochs.get(partition).copied();
-            batch.ranges.push(PlannedRange { range, topic_id, known_end: log.1, end_epoch });
+            let log = (at(&earliest, partition), at(&latest.offsets, partition));
+            let left = check_range(range.clone(), log, self.fail_on_data_loss, &mut lost)?;
+            checked.insert(partition.clone(), left);
+            wanted.push(range);
         }
-        if self.fail_on_data_loss && !batch.lost.is_empty() {
-            return Err(DataLoss::new(batch.lost).into());
+        if self.fail_on_data_loss && !lost.is_empty() {
+            return Err(reader.data_loss(lost).into());
         }
-        Ok(batch)
+        // These were no error, whatever `failOnDataLoss` says: `ottla.offsetOutOfRange` lets the read begin elsewhere.
+        lost.extend(from_group);
+        let ranges = self.pieces(wanted, &checked).into_iter().map(|range| {
+            let partition = TopicPartition::new(range.topic.clone(), range.partition);
+            PlannedRange {
+                topic_id: topics.get(&range.topic).and_then(|topic| topic.topic_id),
+                known_end: at(&latest.offsets, &partition),
+                end_epoch: latest.epochs.get(&partition).copied(),
+                range,
+            }
+        });
+        let ranges = ranges.collect();
+        let end_offsets = checked.into_iter().map(|(partition, range)| (partition, range.until_offset)).collect();
+        Ok(PlannedBatch { batch_id: 0, ranges, end_offsets, lost })
     }
+
+    /// What is read of the wanted ranges, one piece after the other. `checked` is what is left of each.
+    fn pieces(&self, wanted: Vec<OffsetRange>, checked: &BTreeMap<TopicPartition, OffsetRange>) -> Vec<OffsetRange> {
+        if !self.splits(&wanted) {
+            return checked.values().cloned().collect();
+        }
+        // What is gone is cut into pieces as well, so that what is left comes in the same ones as in Spark.
+        let left = split(wanted, self.min_partitions, self.max_records_per_partition).into_iter().filter_map(|piece| {
+            let checked = checked.get(&TopicPartition::new(piece.topic.clone(), piece.partition))?;
+            Some(OffsetRange {
+                from_offset: piece.from_offset.max(checked.from_offset),
+                until_offset: piece.until_offset.min(checked.until_offset),
+                ..piece
+            })
+        });
+        left.filter(|piece| !piece.is_empty()).collect()
+    }
+
+    /// Whether a bounded read looks at sizes at all (SPARK 7): only if there are fewer partitions than asked for, or one is larger than asked
+    /// for by the bounds as they stand in the options, where the whole log counts 1, from -2 to -1.
+    ///
+    /// Spark leaves those two bounds open until a task reads; here planning and reading are one step, so that they are numbers at once.
+    fn splits(&self, wanted: &[OffsetRange]) -> bool {
+        let too_few = self.min_partitions.is_some_and(|min| usize::try_from(min).is_ok_and(|min| min > wanted.len()));
+        let is_too_large = |range: &OffsetRange| {
+            let partition = TopicPartition::new(range.topic.clone(), range.partition);
+            let from = as_written(&self.starting, &partition).unwrap_or(range.from_offset);
+            let until = as_written(&self.ending, &partition).unwrap_or(range.until_offset);
+            self.max_records_per_partition.is_some_and(|max| until.saturating_sub(from) > max)
+        };
+        too_few || wanted.iter().any(is_too_large)
+    }
+}
+
+fn at(offsets: &Offsets, partition: &TopicPartition) -> i64 {
+    offsets.get(partition).copied().unwrap_or(0)
+}
+
+/// A bound that the options leave open, as the number that stands for it in them.
+fn as_written(limit: &OffsetRangeLimit, partition: &TopicPartition) -> Option<i64> {
+    match limit {
+        OffsetRangeLimit::Earliest => Some(EARLIEST),
+        OffsetRangeLimit::Latest => Some(LATEST),
+        OffsetRangeLimit::Specific(offsets) => offsets.get(partition),
+        _ => None,
+    }
+}
+
+/// Begins where the commit group is, at the log's start in partitions that it has committed nothing for; and what of that is gone.
+async fn of_group(
+    reader: &OffsetReader<'_>,
+    topics: &BTreeMap<String, Topic>,
+    partitions: &BTreeSet<TopicPartition>,
+    earliest: &Offsets,
+) -> Result<(Offsets, Vec<LostRange>)> {
+    let begin = reader.committed(topics, partitions).await?;
+    let mut start = earliest.clone();
+    start.extend(begin.offsets);
+    Ok((start, begin.lost))
 }
 
 /// Holds a range against the log. What is gone is noted and cut off; a start beyond the end is an error of its own.

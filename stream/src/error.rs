@@ -52,11 +52,11 @@ pub enum Error {
         /// What it said.
         source: BoxError,
     },
-    /// A query's function, or its sink, panicked. The batch is not committed.
-    #[error("the function of the query panicked in batch {batch_id}: {message}")]
+    /// A query's function, or its sink, listener or store, panicked. The batch at work is not committed.
+    #[error("the code given to the query panicked{}: {message}", in_batch(*.batch_id))]
     Panicked {
-        /// The batch.
-        batch_id: i64,
+        /// The batch at work, if there was one.
+        batch_id: Option<i64>,
         /// What the panic said.
         message: String,
     },
@@ -119,6 +119,10 @@ fn owned(refused: &[(TopicPartition, ErrorCode)]) -> &'static str {
     let codes = [ErrorCode::UNKNOWN_MEMBER_ID, ErrorCode::ILLEGAL_GENERATION, ErrorCode::STALE_MEMBER_EPOCH];
     let owned = refused.iter().any(|(_, code)| codes.contains(code));
     if owned { ": the group has active members, which own its offsets" } else { "" }
+}
+
+fn in_batch(batch_id: Option<i64>) -> String {
+    batch_id.map(|id| format!(" in batch {id}")).unwrap_or_default()
 }
 
 fn list(refused: &[(TopicPartition, ErrorCode)]) -> String {

@@ -40,6 +40,7 @@
 mod batch;
 mod bounded;
 mod checkpoint;
+mod direct;
 mod durable;
 mod error;
 mod filter;
@@ -54,6 +55,7 @@ mod strategy;
 
 pub use batch::{PlannedBatch, ProcessedBatch};
 pub use checkpoint::{CheckpointError, CheckpointErrorKind, IdList};
+pub use direct::{DirectBatch, DirectCommitError, DirectStream, DirectStreamBuilder, ProcessedRanges};
 pub use error::{DataLoss, Error, LossKind, LostRange, ReadError, ReadErrorKind, Result, SinkError};
 pub use filter::{BoundFilter, BytesColumn, Filter, IntColumn, LikeError, WhereError};
 use offset::Offsets;

@@ -36,7 +36,11 @@ pub(crate) struct OffsetReader<'a> {
 }
 
 impl OffsetReader<'_> {
-    async fn tried<T, F: Future<Output = ottla_client::Result<T>>>(&self, call: impl Fn() -> F) -> Result<T> {
+    pub(super) async fn tried<T, E, F>(&self, call: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, E>>,
+        Error: From<E>,
+    {
         let begun = Instant::now();
         let mut tries = 1;
         loop {
@@ -156,7 +160,7 @@ impl OffsetReader<'_> {
     }
 
     /// Replaces -1 and -2 by the log's end and start.
-    async fn late_bound(&self, mut offsets: Offsets) -> Result<Offsets> {
+    pub(crate) async fn late_bound(&self, mut offsets: Offsets) -> Result<Offsets> {
         let with = |value| -> BTreeSet<TopicPartition> {
             let those = offsets.iter().filter(|(_, offset)| **offset == value);
             those.map(|(partition, _)| partition.clone()).collect()

@@ -242,7 +242,7 @@ fn of<'a>(planned: &'a PlannedRanges, tp: &TopicPartition) -> Option<&'a OffsetR
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_limit_is_the_models(limit in limit(), pairs in vec(start_and_latest(), 0..12), unknown in 0..3_usize) {

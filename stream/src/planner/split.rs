@@ -102,6 +102,8 @@ mod tests {
         let expected = [(0, 0, 22), (0, 22, 44), (0, 44, 67), (0, 67, 90), (1, 0, 30), (2, 0, 1)];
         assert_eq!(pieces(&[90, 30, 1], Some(6), None), expected);
         assert_eq!(pieces(&[90, 30, 1], Some(3), None), [(0, 0, 90), (1, 0, 30), (2, 0, 1)], "there are enough");
+        // One more would cut the first, by its share among those that are not small.
+        assert_eq!(pieces(&[100, 30, 1, 1, 1, 1, 1], Some(7), None).len(), 7, "there are just enough");
     }
 
     #[test]

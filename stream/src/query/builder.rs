@@ -1,11 +1,11 @@
 //! How a query is put together, and what must hold before it starts.
 
 use super::{
-    BoxError, Control, MicroBatch, QueryListener, StreamingQuery, Trigger,
+    BoxError, Control, MicroBatch, QueryError, QueryListener, StreamingQuery, Trigger,
     observer::Observer,
     process::{ForeachBatch, IntoSink, Process},
     progress::ProgressLog,
-    run::{Run, Setup},
+    run::{Run, Setup, panicked},
 };
 use crate::{
     Error, Filter, OffsetStore, OptionError, Result, Sink, StreamOptions, checkpoint::Checkpoint, options::check_group,
@@ -179,6 +179,14 @@ impl RunnableQuery {
             )
             .into());
         }
+        if process.needs_exact_replay() && (checkpoint.is_none() || matches!(query.trigger, Trigger::Continuous(_))) {
+            let lacking = if checkpoint.is_none() { "without a checkpoint" } else { "in continuous mode" };
+            return Err(OptionError::new(format!(
+                "{} keeps each record once only if a batch that is run again has the same records, which {lacking} is not so",
+                process.description()
+            ))
+            .into());
+        }
         let checkpoint = checkpoint.map(|location| Checkpoint::open(&location)).transpose()?.map(Arc::new);
         let id = checkpoint.as_ref().map_or_else(Uuid::new_v4, |checkpoint| checkpoint.id());
         let control = Arc::new(Control::new(query.stop_timeout));
@@ -201,9 +209,14 @@ impl RunnableQuery {
             checkpoint,
         };
         let (sender, ended) = watch::channel(None);
-        let task_control = control.clone();
+        let (task_control, watched) = (control.clone(), control.clone());
+        let running = tokio::spawn(Run::start_and_run(setup, observer, task_control));
+        // In a task of its own, so that a listener or a store that panics ends the query with an error, and not without a word.
         tokio::spawn(async move {
-            let result = Run::start_and_run(setup, observer, task_control).await;
+            let result = running.await.unwrap_or_else(|error| {
+                let batch_id = watched.batch_at_work();
+                Err(QueryError::new(id, run_id, batch_id, panicked(batch_id, error)))
+            });
             sender.send_replace(Some(result));
         });
         Ok(StreamingQuery { id: id.to_string(), run_id: run_id.to_string(), name, control, log, ended })

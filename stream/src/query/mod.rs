@@ -18,6 +18,8 @@ pub use micro_batch::{MicroBatch, MicroBatchReader};
 pub use progress::{QueryProgress, SinkProgress, SourceProgress};
 pub use trigger::{Trigger, TriggerError};
 
+pub(crate) use source::{Source, Span, changed, ids};
+
 use crate::{Error, RangeCounts, StreamOptions};
 use control::Control;
 use progress::ProgressLog;
@@ -104,7 +106,7 @@ impl StreamingQuery {
         match ended.wait_for(Option::is_some).await {
             Ok(ended) => ended.clone().unwrap_or(Ok(())),
             // The task is gone without a word: its runtime has ended.
-            Err(_) => Ok(()),
+            Err(_) => Err(self.error(Error::Unfinished { range: None })),
         }
     }
 
@@ -156,6 +158,13 @@ impl StreamingQuery {
     /// How many commits to stores beside the checkpoint failed; each is tried again with the next batch.
     pub fn failed_commits(&self) -> u64 {
         self.control.failed_commits()
+    }
+}
+
+impl StreamingQuery {
+    fn error(&self, source: Error) -> QueryError {
+        let (id, run_id) = (self.id.clone(), self.run_id.clone());
+        QueryError { id, run_id, batch_id: self.control.batch_at_work(), source: Arc::new(source) }
     }
 }
 

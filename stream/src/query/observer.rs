@@ -86,20 +86,29 @@ impl Observer {
     pub(super) fn progress(&mut self, report: BatchReport, batch_id: i64, sink: &str, output_rows: Option<u64>) {
         let (now_ms, begun_ms) = (wall_ms(), report.begun_ms);
         let progress = self.query_progress(report, batch_id, now_ms, sink, output_rows);
-        self.log().batch(now_ms, progress.clone());
+        self.log().push(now_ms, progress.clone());
         self.listeners.iter().for_each(|listener| listener.progress(&progress));
         self.previous_ms = Some(begun_ms);
     }
 
-    /// A trigger found nothing new.
+    /// Whether a trigger that found nothing new is worth an entry now.
+    pub(super) fn tells_idle(&self) -> bool {
+        self.log().tells_idle(wall_ms())
+    }
+
+    /// A trigger found nothing new, and that is worth an entry.
     pub(super) fn idle(&mut self, report: BatchReport, batch_id: i64, sink: &str) {
         let (now_ms, begun_ms) = (wall_ms(), report.begun_ms);
         let progress = self.query_progress(report, batch_id, now_ms, sink, None);
-        if self.log().idle(now_ms, || progress) {
-            let (id, run_id) = (self.id.to_string(), self.run_id.to_string());
-            let idle = QueryIdle { id, run_id, timestamp_ms: begun_ms };
-            self.listeners.iter().for_each(|listener| listener.idle(&idle));
-        }
+        self.log().push(now_ms, progress);
+        let (id, run_id) = (self.id.to_string(), self.run_id.to_string());
+        let idle = QueryIdle { id, run_id, timestamp_ms: begun_ms };
+        self.listeners.iter().for_each(|listener| listener.idle(&idle));
+        self.begun(begun_ms);
+    }
+
+    /// A trigger began, of which nothing is told.
+    pub(super) fn begun(&mut self, begun_ms: i64) {
         self.previous_ms = Some(begun_ms);
     }
 

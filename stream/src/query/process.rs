@@ -25,6 +25,9 @@ pub(super) trait Process: Send + Sync + 'static {
 
     /// Whether it writes out what the filter keeps, one row a record, and can do so as records arrive.
     fn is_sink(&self) -> bool;
+
+    /// [`Sink::needs_exact_replay`].
+    fn needs_exact_replay(&self) -> bool;
 }
 
 /// A function called for each batch.
@@ -57,6 +60,10 @@ where
     fn is_sink(&self) -> bool {
         false
     }
+
+    fn needs_exact_replay(&self) -> bool {
+        false
+    }
 }
 
 /// A sink that takes every record the filter keeps.
@@ -85,6 +92,10 @@ impl<S: Sink> Process for IntoSink<S> {
 
     fn is_sink(&self) -> bool {
         true
+    }
+
+    fn needs_exact_replay(&self) -> bool {
+        self.sink.needs_exact_replay()
     }
 }
 

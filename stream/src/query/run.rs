@@ -207,11 +207,15 @@ impl Run {
             }
         }
         report.took("latestOffset", looking);
-        let news = self.sources.iter().zip(&looks).any(|(source, look)| source.is_news(look));
-        if !news {
-            let mut report = std::mem::replace(report, BatchReport::new(begun_ms));
-            report.sources = self.sources.iter().zip(looks).map(|(source, look)| idle_report(source, look)).collect();
-            self.observer.idle(report, self.batch_id, self.process.description());
+        if !looks.iter().any(|look| look.is_news) {
+            if self.observer.tells_idle() {
+                let mut report = std::mem::replace(report, BatchReport::new(begun_ms));
+                let sources = self.sources.iter().zip(looks);
+                report.sources = sources.map(|(source, look)| idle_report(source, look)).collect();
+                self.observer.idle(report, self.batch_id, self.process.description());
+            } else {
+                self.observer.begun(begun_ms);
+            }
             return Ok(None);
         }
         let sources: Vec<BatchSource> =
@@ -332,7 +336,7 @@ impl Run {
         let mut task = AbortOnDrop(tokio::spawn(processing));
         match (&mut task.0).await {
             Ok(result) => result?,
-            Err(error) => return Err(panicked(batch.id, error)),
+            Err(error) => return Err(panicked(Some(batch.id), error)),
         }
         report.took("addBatch", adding);
         let tallies = micro_batch.tallies();
@@ -463,7 +467,7 @@ fn is_final(error: &Error) -> bool {
     matches!(error, Error::DataLoss(_) | Error::Option(_) | Error::Plan { .. } | Error::Checkpoint(_))
 }
 
-fn panicked(batch_id: i64, error: tokio::task::JoinError) -> Error {
+pub(super) fn panicked(batch_id: Option<i64>, error: tokio::task::JoinError) -> Error {
     let Ok(panic) = error.try_into_panic() else { return Error::Unfinished { range: None } };
     let message = match panic.downcast::<String>() {
         Ok(message) => *message,

@@ -2,8 +2,7 @@
 
 use super::micro_batch::Part;
 use crate::{
-    DataLoss, Error, LossKind, LostRange, OffsetOutOfRange, OffsetRange, OffsetRangeLimit, Offsets, ReadSettings,
-    Result, StreamOptions,
+    Error, LossKind, LostRange, OffsetRange, OffsetRangeLimit, Offsets, ReadSettings, Result, StreamOptions,
     checkpoint::OwnSource,
     offset::{End, Latest, OffsetReader},
     options::partition_set,
@@ -16,11 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A source, between two batches.
 #[derive(Debug)]
-pub(super) struct Source {
-    pub(super) options: StreamOptions,
-    pub(super) client: Client,
+pub(crate) struct Source {
+    pub(crate) options: StreamOptions,
+    pub(crate) client: Client,
     /// Where the next batch begins: the end of the batch before, or the initial offsets; `None` before either is known.
-    pub(super) position: Option<Offsets>,
+    pub(crate) position: Option<Offsets>,
     /// Whether a batch was run: before the first one, any partition is news.
     pub(super) began: bool,
     /// The topics' ids when `position` was written, as far as they are known.
@@ -32,49 +31,51 @@ pub(super) struct Source {
 
 /// What a look at the cluster came to.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(crate) struct Look {
     /// Where the next batch would end.
-    pub(super) end: Offsets,
+    pub(crate) end: Offsets,
+    /// Whether that is anything new. Partitions without records are, and so is a topic that was created again, wherever its log ends.
+    pub(crate) is_news: bool,
     /// Everything there is, as far as the query reads.
-    pub(super) latest: Latest,
+    pub(crate) latest: Latest,
     /// What our own file keeps beside the batch.
-    pub(super) own: OwnSource,
+    pub(crate) own: OwnSource,
 }
 
 /// Where a batch of this source begins and ends.
 #[derive(Clone, Debug)]
-pub(super) struct Span {
+pub(crate) struct Span {
     /// The end of the batch before, and what our own file had beside it.
-    pub(super) start: Offsets,
-    pub(super) start_ids: BTreeMap<String, Uuid>,
-    pub(super) end: Offsets,
-    pub(super) own: OwnSource,
+    pub(crate) start: Offsets,
+    pub(crate) start_ids: BTreeMap<String, Uuid>,
+    pub(crate) end: Offsets,
+    pub(crate) own: OwnSource,
 }
 
 impl Source {
-    pub(super) fn new(options: StreamOptions, client: Client) -> Self {
+    pub(crate) fn new(options: StreamOptions, client: Client) -> Self {
         let min_offsets = options.min_offsets_per_trigger.map(|min| MinOffsets::new(min, options.max_trigger_delay));
         Self { options, client, position: None, began: false, topic_ids: BTreeMap::new(), min_offsets, frozen: None }
     }
 
-    fn reader(&self) -> OffsetReader<'_> {
+    pub(crate) fn reader(&self) -> OffsetReader<'_> {
         OffsetReader { client: &self.client, options: &self.options }
     }
 
     /// Goes to the end of a batch.
-    pub(super) fn move_to(&mut self, end: Offsets, topic_ids: BTreeMap<String, Uuid>) {
+    pub(crate) fn move_to(&mut self, end: Offsets, topic_ids: BTreeMap<String, Uuid>) {
         self.position = Some(end);
         self.topic_ids = topic_ids;
         self.began = true;
     }
 
     /// The ids of the topics when the batch before was planned.
-    pub(super) fn topic_ids(&self) -> &BTreeMap<String, Uuid> {
+    pub(crate) fn topic_ids(&self) -> &BTreeMap<String, Uuid> {
         &self.topic_ids
     }
 
     /// The partitions there are now.
-    pub(super) async fn partitions(&self) -> Result<(BTreeMap<String, Topic>, BTreeSet<TopicPartition>)> {
+    pub(crate) async fn partitions(&self) -> Result<(BTreeMap<String, Topic>, BTreeSet<TopicPartition>)> {
         let topics = self.reader().topics().await?;
         let partitions = self.reader().partitions(&topics)?;
         Ok((topics, partitions))
@@ -86,7 +87,7 @@ impl Source {
         let offsets = self.reader().resolve(&self.options.starting, End::StreamStart, &partitions).await?;
         self.topic_ids = ids(&topics);
         match self.options.starting {
-            OffsetRangeLimit::Group => self.validated(offsets, &partitions).await,
+            OffsetRangeLimit::Group => self.reader().validated(offsets, &partitions).await,
             _ => Ok((offsets, Vec::new())),
         }
     }
@@ -110,7 +111,7 @@ impl Source {
             .cloned()
             .collect();
         let lost;
-        (offsets, lost) = self.validated(offsets, &partitions).await?;
+        (offsets, lost) = self.reader().validated(offsets, &partitions).await?;
         if !missing.is_empty() {
             offsets.extend(self.reader().earliest(&missing).await?);
         }
@@ -119,52 +120,6 @@ impl Source {
         known.extend(stored_ids);
         self.move_to(offsets, known);
         Ok(lost)
-    }
-
-    /// Holds stored offsets against the log, as `ottla.offsetOutOfRange` says.
-    async fn validated(
-        &self,
-        mut offsets: Offsets,
-        partitions: &BTreeSet<TopicPartition>,
-    ) -> Result<(Offsets, Vec<LostRange>)> {
-        let there: BTreeSet<TopicPartition> =
-            offsets.keys().filter(|partition| partitions.contains(*partition)).cloned().collect();
-        if there.is_empty() {
-            return Ok((offsets, Vec::new()));
-        }
-        let earliest = self.reader().earliest(&there).await?;
-        let latest = self.reader().latest(&there, None).await?.offsets;
-        let mut lost = Vec::new();
-        for (partition, offset) in &mut offsets {
-            let (Some(log_start), Some(log_end)) = (earliest.get(partition), latest.get(partition)) else { continue };
-            let (log_start_offset, log_end_offset) = (*log_start, *log_end);
-            let range = match *offset {
-                stored if stored < log_start_offset => (stored, log_start_offset),
-                stored if stored > log_end_offset => (log_end_offset, stored),
-                _ => continue,
-            };
-            let topic = partition.topic.clone();
-            lost.push(LostRange {
-                range: OffsetRange {
-                    topic,
-                    partition: partition.partition,
-                    from_offset: range.0,
-                    until_offset: range.1,
-                },
-                kind: if *offset > log_end_offset { LossKind::OffsetChanged } else { LossKind::OutOfRange },
-                wanted_until_offset: log_end_offset.max(range.1),
-                log_start_offset,
-                log_end_offset,
-            });
-            *offset = match self.options.out_of_range() {
-                OffsetOutOfRange::Latest => log_end_offset,
-                OffsetOutOfRange::Fail | OffsetOutOfRange::Earliest => log_start_offset,
-            };
-        }
-        if self.options.out_of_range() == OffsetOutOfRange::Fail && !lost.is_empty() {
-            return Err(self.data_loss(lost).into());
-        }
-        Ok((offsets, lost))
     }
 
     /// From now on nothing is read beyond what is there (available-now).
@@ -180,7 +135,7 @@ impl Source {
     /// # Errors
     /// The cluster can't be asked; a topic was created again and `failOnDataLoss` is true; what an available-now query has set out to read
     /// is gone.
-    pub(super) async fn look(&mut self, now_ms: i64, limited: bool) -> Result<Look> {
+    pub(crate) async fn look(&mut self, now_ms: i64, limited: bool) -> Result<Look> {
         let (topics, partitions) = self.partitions().await?;
         let now = ids(&topics);
         let position = self.position.clone().unwrap_or_default();
@@ -198,7 +153,7 @@ impl Source {
         let gone = position.iter().filter(|(partition, _)| recreated.contains(&partition.topic));
         let gone: Vec<LostRange> = gone.map(|(partition, start)| was_recreated(partition, *start, &latest)).collect();
         if self.options.fail_on_data_loss && !gone.is_empty() {
-            return Err(self.data_loss(gone).into());
+            return Err(self.reader().data_loss(gone).into());
         }
         let new: BTreeSet<TopicPartition> =
             latest.offsets.keys().filter(|partition| !processed.contains_key(*partition)).cloned().collect();
@@ -207,41 +162,42 @@ impl Source {
         starts.retain(|partition, _| latest.offsets.contains_key(partition));
         starts.extend(new_starts.iter().map(|(partition, offset)| (partition.clone(), *offset)));
         let end = self.end(now_ms, limited, &starts, &latest.offsets);
+        let is_news = match &end {
+            None => false,
+            Some(end) if self.began => *end != position || !recreated.is_empty(),
+            Some(end) => !end.is_empty(),
+        };
+        let end = end.unwrap_or(position);
         let own = OwnSource {
             topic_ids: end.keys().filter_map(|p| Some((p.topic.clone(), *now.get(&p.topic)?))).collect(),
             leader_epochs: latest.epochs.clone(),
             new_starts,
         };
-        Ok(Look { end, latest, own })
+        Ok(Look { end, is_news, latest, own })
     }
 
-    /// How far the next batch goes (SPARK 6).
-    fn end(&mut self, now_ms: i64, limited: bool, starts: &Offsets, latest: &Offsets) -> Offsets {
+    /// How far the next batch goes (SPARK 6). `None` if it is to wait for more.
+    fn end(&mut self, now_ms: i64, limited: bool, starts: &Offsets, latest: &Offsets) -> Option<Offsets> {
         if !limited {
-            return latest.clone();
+            return Some(latest.clone());
         }
         // Partitions that are not known yet count from offset 0 here, and from their log start below, as in Spark.
         if let (Some(min), Some(position)) = (&mut self.min_offsets, &self.position)
             && !min.fires(now_ms, position, latest)
         {
-            return position.clone();
+            return None;
         }
-        match self.options.max_offsets_per_trigger {
+        Some(match self.options.max_offsets_per_trigger {
             Some(limit) => rate_limit(limit, starts, latest),
             None => latest.clone(),
-        }
-    }
-
-    /// Whether a batch that ends at `look` would have anything new. Partitions without records are news as well.
-    pub(super) fn is_news(&self, look: &Look) -> bool {
-        if self.began { Some(&look.end) != self.position.as_ref() } else { !look.end.is_empty() }
+        })
     }
 
     /// The ranges of a batch. What is there is looked up again, since a batch that is run again was planned some time ago.
     ///
     /// # Errors
     /// [`Error::DataLoss`] with everything that is gone, if `failOnDataLoss` is true.
-    pub(super) async fn plan(&self, span: &Span, parallelism: usize) -> Result<Part> {
+    pub(crate) async fn plan(&self, span: &Span, parallelism: usize) -> Result<Part> {
         let (topics, partitions) = self.partitions().await?;
         let there: BTreeSet<TopicPartition> =
             span.end.keys().filter(|partition| partitions.contains(*partition)).cloned().collect();
@@ -266,7 +222,7 @@ impl Source {
             log: &log,
             fail_on_data_loss: self.options.fail_on_data_loss,
         });
-        let mut planned = planned.map_err(|loss| self.data_loss(loss.lost))?;
+        let mut planned = planned.map_err(|loss| self.reader().data_loss(loss.lost))?;
         let gone: Vec<LostRange> = planned
             .ranges
             .iter()
@@ -277,7 +233,7 @@ impl Source {
             })
             .collect();
         if !gone.is_empty() && self.options.fail_on_data_loss {
-            return Err(self.data_loss(gone).into());
+            return Err(self.reader().data_loss(gone).into());
         }
         planned.ranges.retain(|range| gone.iter().all(|gone| gone.range != *range));
         planned.lost.extend(gone);
@@ -306,21 +262,15 @@ impl Source {
         let client = self.client.clone();
         Part { client, ranges: Vec::new(), end_offsets: Offsets::new(), lost: Vec::new(), settings }
     }
-
-    fn data_loss(&self, lost: Vec<LostRange>) -> DataLoss {
-        let mut loss = DataLoss::new(lost);
-        loss.has_group_id = self.options.custom_group_id;
-        loss
-    }
 }
 
 /// The ids of topics, where the brokers have them.
-pub(super) fn ids(topics: &BTreeMap<String, Topic>) -> BTreeMap<String, Uuid> {
+pub(crate) fn ids(topics: &BTreeMap<String, Topic>) -> BTreeMap<String, Uuid> {
     topics.iter().filter_map(|(name, topic)| Some((name.clone(), topic.topic_id?))).collect()
 }
 
 /// The topics that have another id now. One whose id is not known on both sides has not changed.
-fn changed(before: &BTreeMap<String, Uuid>, now: &BTreeMap<String, Uuid>) -> BTreeSet<String> {
+pub(crate) fn changed(before: &BTreeMap<String, Uuid>, now: &BTreeMap<String, Uuid>) -> BTreeSet<String> {
     let changed = before.iter().filter(|(topic, id)| now.get(*topic).is_some_and(|now| now != *id));
     changed.map(|(topic, _)| topic.clone()).collect()
 }

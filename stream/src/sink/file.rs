@@ -51,6 +51,10 @@ impl FileSink {
 impl Sink for FileSink {
     type Writer = FileWriter;
 
+    fn needs_exact_replay(&self) -> bool {
+        true
+    }
+
     async fn begin_batch(&self, batch_id: i64) -> Result<(), SinkError> {
         let batch = Arc::new(BatchFile::new(self.directory.as_ref().clone(), batch_id));
         *self.batch.lock().unwrap_or_else(PoisonError::into_inner) = Some(batch);

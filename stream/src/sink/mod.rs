@@ -19,6 +19,12 @@ pub trait Sink: Send + Sync + 'static {
     /// What takes the records of one range.
     type Writer: RecordWriter;
 
+    /// Whether a batch that is run again must have the same records, as one whose output replaces that of the first attempt. Queries that
+    /// can't promise that are refused: without a checkpoint, and in continuous mode.
+    fn needs_exact_replay(&self) -> bool {
+        false
+    }
+
     /// A batch begins: called before any of its writers is asked for. Whatever an earlier attempt left, of this batch or of another that
     /// was not finished, is void.
     ///

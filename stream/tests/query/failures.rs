@@ -1,7 +1,9 @@
 //! What a query does when its function, its options or its brokers fail it.
 
 use crate::support::{Memory, broker, ids, options, query, run};
-use ottla_stream::{Error, RetryPolicy, StreamOptions, StreamingQuery, Trigger};
+use ottla_stream::{
+    Error, FileSink, QueryListener, QueryProgress, RetryPolicy, StreamOptions, StreamingQuery, Trigger,
+};
 use std::time::Duration;
 
 #[tokio::test]
@@ -15,6 +17,41 @@ async fn a_panic_is_the_failure_of_its_batch() {
     assert_eq!((error.condition(), error.batch_id), ("FOREACH_BATCH_PANICKED", Some(0)));
     assert!(ottla_client::report(&error).contains("cannot bear batch 0"), "{}", ottla_client::report(&error));
     assert_eq!((ids(checkpoint.path(), "offsets"), ids(checkpoint.path(), "commits")), (vec![0], vec![]));
+}
+
+/// Says nothing, for ever.
+struct Panicking;
+
+impl QueryListener for Panicking {
+    fn progress(&self, _progress: &QueryProgress) {
+        panic!("cannot bear progress");
+    }
+}
+
+#[tokio::test]
+async fn a_listener_that_panics_ends_the_query_with_an_error() {
+    let broker = broker(1, 5).await;
+    let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
+    let error = run(query(options(&broker, &[]), checkpoint.path()).listener(Panicking), &memory).await.unwrap_err();
+    assert!(ottla_client::report(&error).contains("cannot bear progress"), "{}", ottla_client::report(&error));
+    assert_eq!(ids(checkpoint.path(), "commits"), [0], "what was done is done");
+}
+
+#[tokio::test]
+async fn files_need_batches_that_are_run_again_as_they_were() {
+    let broker = broker(1, 5).await;
+    let (directory, checkpoint) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let sink = || FileSink::new(directory.path()).unwrap();
+    let alone = StreamingQuery::builder([options(&broker, &[])]).commit_group("g").sink(sink(), "file:x");
+    let error = alone.start().unwrap_err().to_string();
+    assert!(error.starts_with("file:x keeps each record once") && error.contains("without a checkpoint"), "{error}");
+    let continuous =
+        query(options(&broker, &[]), checkpoint.path()).trigger(Trigger::Continuous(Duration::from_secs(1)));
+    assert!(continuous.sink(sink(), "file:x").start().unwrap_err().to_string().contains("in continuous mode"));
+    let batches = query(options(&broker, &[]), checkpoint.path()).trigger(Trigger::AvailableNow);
+    batches.sink(sink(), "file:x").start().unwrap().await_termination().await.unwrap();
+    let text = std::fs::read_to_string(directory.path().join("batch-00000000000000000000.jsonl")).unwrap();
+    assert_eq!(text.lines().count(), 5);
 }
 
 #[tokio::test]

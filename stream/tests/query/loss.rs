@@ -35,7 +35,7 @@ async fn what_was_deleted_is_an_error_or_passed_over() {
 /// S-S04: a topic that was created again, with fewer and with more records than the checkpoint.
 #[tokio::test]
 async fn s_s04_a_topic_created_again_is_another_one() {
-    for records in [300, 700] {
+    for records in [300, 500, 700] {
         let broker = broker(1, 500).await;
         let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
         let with = |fail| query(options(&broker, &[("failOnDataLoss", fail)]), checkpoint.path()).commit_group("g");

@@ -3,6 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     reason = "a failed test panics; clippy.toml lets off test functions but not their helpers"
 )]
 

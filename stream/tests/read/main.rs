@@ -11,5 +11,6 @@ mod faults;
 mod files;
 mod loss;
 mod memory;
+mod split;
 mod support;
 mod threads;

@@ -190,7 +190,7 @@ mod tests {
         let finish = r#"}],"sink":{"description":"ForeachBatchSink","numOutputRows":4}}"#;
         source.lost =
             vec![lost(LossKind::OutOfRange, 50, 70, (70, 100)), lost(LossKind::PartitionDeleted, 6, 6, (-1, -1))];
-        let lost = r#","metrics":{"dataLoss":"2","offsetOutOfRange":"20"},"lost":[{"topic":"t","partition":0,"fromOffset":50,"untilOffset":70,"condition":"KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE","logStartOffset":70,"logEndOffset":100},{"topic":"t","partition":0,"fromOffset":6,"untilOffset":6,"condition":"KAFKA_DATA_LOSS.PARTITIONS_DELETED","logStartOffset":null,"logEndOffset":null}]"#;
+        let lost = r#","lost":[{"topic":"t","partition":0,"fromOffset":50,"untilOffset":70,"condition":"KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE","logStartOffset":70,"logEndOffset":100},{"topic":"t","partition":0,"fromOffset":6,"untilOffset":6,"condition":"KAFKA_DATA_LOSS.PARTITIONS_DELETED","logStartOffset":null,"logEndOffset":null}]"#;
         let without = SourceBatch { lost: Vec::new(), ..source };
         assert_eq!(json(SourceBatch { lost: source.lost, ..without }), format!("{begin}{lost}{finish}"));
     }

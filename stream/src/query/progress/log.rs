@@ -18,20 +18,11 @@ pub(crate) struct ProgressLog {
 }
 
 impl ProgressLog {
-    /// A batch was committed. `now_ms` is since the epoch, as everywhere.
-    pub(crate) fn batch(&mut self, now_ms: i64, progress: QueryProgress) {
-        self.push(now_ms, progress);
-    }
-
-    /// A trigger found nothing new. It becomes an entry, and is `true`: listeners hear of it, if it is the first trigger of the run or if
-    /// there was no entry for ten seconds.
-    pub(crate) fn idle(&mut self, now_ms: i64, progress: impl FnOnce() -> QueryProgress) -> bool {
+    /// Whether a trigger that found nothing new is to become an entry, of which listeners hear: if it is the first trigger of the run, or if
+    /// there was no entry for ten seconds. `now_ms` is since the epoch, as everywhere.
+    pub(crate) fn tells_idle(&self, now_ms: i64) -> bool {
         let quiet = |last: i64| u128::from(now_ms.abs_diff(last)) >= IDLE_INTERVAL.as_millis() && now_ms > last;
-        let is_due = self.last_ms.is_none_or(quiet);
-        if is_due {
-            self.push(now_ms, progress());
-        }
-        is_due
+        self.last_ms.is_none_or(quiet)
     }
 
     /// The entries, oldest first.
@@ -44,7 +35,8 @@ impl ProgressLog {
         self.recent.back().cloned()
     }
 
-    fn push(&mut self, now_ms: i64, progress: QueryProgress) {
+    /// A batch was committed, or a trigger found nothing new and that is to be told.
+    pub(crate) fn push(&mut self, now_ms: i64, progress: QueryProgress) {
         self.last_ms = Some(now_ms);
         self.recent.push_back(progress);
         if self.recent.len() > ENTRIES_MAX {
@@ -71,6 +63,15 @@ mod tests {
         }
     }
 
+    /// A trigger that finds nothing, at this time.
+    fn idle(log: &mut ProgressLog, now_ms: i64, batch_id: i64) -> bool {
+        let tells = log.tells_idle(now_ms);
+        if tells {
+            log.push(now_ms, entry(batch_id));
+        }
+        tells
+    }
+
     fn batch_ids(log: &ProgressLog) -> Vec<i64> {
         log.recent().iter().map(|progress| progress.batch_id).collect()
     }
@@ -80,7 +81,7 @@ mod tests {
     fn golden_h13_keeps_99_entries() {
         let mut log = ProgressLog::default();
         assert_eq!((log.recent(), log.last()), (vec![], None));
-        (0..105).for_each(|batch_id| log.batch(batch_id, entry(batch_id)));
+        (0..105).for_each(|batch_id| log.push(batch_id, entry(batch_id)));
         assert_eq!(batch_ids(&log), (6..105).collect::<Vec<_>>());
         assert_eq!(log.last(), Some(entry(104)));
     }
@@ -89,8 +90,8 @@ mod tests {
     #[test]
     fn the_first_trigger_of_a_run_is_an_entry_in_any_case() {
         let mut log = ProgressLog::default();
-        assert!(log.idle(5, || entry(1)));
-        assert!(!log.idle(6, || entry(1)));
+        assert!(idle(&mut log, 5, 1));
+        assert!(!idle(&mut log, 6, 1));
         assert_eq!(batch_ids(&log), [1]);
     }
 
@@ -98,14 +99,14 @@ mod tests {
     #[test]
     fn a_quiet_query_has_an_entry_every_ten_seconds() {
         let mut log = ProgressLog::default();
-        log.batch(1000, entry(0));
-        let idle: Vec<i64> = (1001..32_000).filter(|now| log.idle(*now, || entry(1))).collect();
-        assert_eq!(idle, [11_000, 21_000, 31_000]);
-        log.batch(32_000, entry(1));
-        assert!(!log.idle(41_999, || entry(2)));
-        assert!(log.idle(42_000, || entry(2)));
+        log.push(1000, entry(0));
+        let told: Vec<i64> = (1001..32_000).filter(|now| idle(&mut log, *now, 1)).collect();
+        assert_eq!(told, [11_000, 21_000, 31_000]);
+        log.push(32_000, entry(1));
+        assert!(!idle(&mut log, 41_999, 2));
+        assert!(idle(&mut log, 42_000, 2));
         assert_eq!(batch_ids(&log), [0, 1, 1, 1, 1, 2]);
-        assert!(!log.idle(0, || entry(2)), "a clock that was set back");
-        assert!(!log.idle(i64::MIN, || entry(2)));
+        assert!(!idle(&mut log, 0, 2), "a clock that was set back");
+        assert!(!idle(&mut log, i64::MIN, 2));
     }
 }
