@@ -189,6 +189,7 @@ impl ProcessedBatch {
             leader_epochs: self.outcomes.iter().filter_map(epoch).collect(),
             topic_ids: self.topic_ids.clone(),
             recreated: recreated_topics(&self.lost),
+            force: false,
         }
     }
 }

@@ -9,8 +9,8 @@ use crate::{
     planner::split,
     read::PlannedRange,
 };
-use ottla_client::{Client, Topic, TopicPartition};
-use std::collections::{BTreeMap, BTreeSet};
+use ottla_client::{Client, TopicPartition};
+use std::collections::BTreeMap;
 
 impl StreamOptions {
     /// Looks up what these options name in the cluster, and plans the one batch of a bounded read.
@@ -24,18 +24,15 @@ impl StreamOptions {
         let partitions = reader.partitions(&topics)?;
         // Log starts first and log ends last: what is deleted or written meanwhile is then no loss.
         let earliest = reader.earliest(&partitions).await?;
-        let (start, from_group) = match self.starting {
-            OffsetRangeLimit::Group => of_group(&reader, &topics, &partitions, &earliest).await?,
-            _ => (reader.resolve(&self.starting, End::Start, &partitions).await?, Vec::new()),
-        };
-        let until = reader.resolve(&self.ending, End::Until, &partitions).await?;
+        let start = reader.resolve(&self.starting, End::Start, &topics, &partitions).await?;
+        let until = reader.resolve(&self.ending, End::Until, &topics, &partitions).await?.offsets;
         let latest = reader.latest(&partitions, None).await?;
         let (mut wanted, mut checked, mut lost) = (Vec::new(), BTreeMap::new(), Vec::new());
         for partition in &partitions {
             let range = OffsetRange {
                 topic: partition.topic.clone(),
                 partition: partition.partition,
-                from_offset: at(&start, partition),
+                from_offset: at(&start.offsets, partition),
                 until_offset: at(&until, partition),
             };
             let log = (at(&earliest, partition), at(&latest.offsets, partition));
@@ -47,7 +44,7 @@ impl StreamOptions {
             return Err(reader.data_loss(lost).into());
         }
         // These were no error, whatever `failOnDataLoss` says: `ottla.offsetOutOfRange` lets the read begin elsewhere.
-        lost.extend(from_group);
+        lost.extend(start.lost);
         let ranges = self.pieces(wanted, &checked).into_iter().map(|range| {
             let partition = TopicPartition::new(range.topic.clone(), range.partition);
             PlannedRange {
@@ -107,19 +104,6 @@ fn as_written(limit: &OffsetRangeLimit, partition: &TopicPartition) -> Option<i6
         OffsetRangeLimit::Specific(offsets) => offsets.get(partition),
         _ => None,
     }
-}
-
-/// Begins where the commit group is, at the log's start in partitions that it has committed nothing for; and what of that is gone.
-async fn of_group(
-    reader: &OffsetReader<'_>,
-    topics: &BTreeMap<String, Topic>,
-    partitions: &BTreeSet<TopicPartition>,
-    earliest: &Offsets,
-) -> Result<(Offsets, Vec<LostRange>)> {
-    let begin = reader.committed(topics, partitions).await?;
-    let mut start = earliest.clone();
-    start.extend(begin.offsets);
-    Ok((start, begin.lost))
 }
 
 /// Holds a range against the log. What is gone is noted and cut off; a start beyond the end is an error of its own.

@@ -104,6 +104,7 @@ impl DirectBatch {
             leader_epochs,
             topic_ids: own.topic_ids,
             recreated: recreated_topics(&lost),
+            force: false,
         };
         ProcessedRanges { stream: self.stream, ranges: self.ranges, commit }
     }

@@ -40,7 +40,7 @@ pub(super) async fn begin(
             OffsetRangeLimit::Specific(_) | OffsetRangeLimit::Group => &OffsetRangeLimit::Earliest,
             limit => limit,
         };
-        begin.offsets.extend(reader.resolve(limit, End::StreamStart, &left).await?);
+        begin.offsets.extend(reader.resolve(limit, End::StreamStart, topics, &left).await?.offsets);
     }
     Ok(begin)
 }

@@ -1,6 +1,6 @@
 //! What planning asks the cluster: partitions, where their logs begin and end, and what start and end options come to in numbers.
 
-use super::{looks_like_seconds, source_offset::EARLIEST, source_offset::LATEST};
+use super::{Begin, looks_like_seconds, source_offset::EARLIEST, source_offset::LATEST};
 use crate::{
     ConsumerStrategy, Error, OffsetRangeLimit, Offsets, Result, StartingOffsetsByTimestampStrategy, StreamOptions,
     options::partition_set,
@@ -96,6 +96,9 @@ impl OffsetReader<'_> {
 
     /// The log starts.
     pub(crate) async fn earliest(&self, partitions: &BTreeSet<TopicPartition>) -> Result<Offsets> {
+        if partitions.is_empty() {
+            return Ok(Offsets::new());
+        }
         Ok(known(&self.list(partitions, OffsetSpec::Earliest).await?))
     }
 
@@ -132,14 +135,15 @@ impl OffsetReader<'_> {
         self.tried(|| self.client.list_offsets(&wanted, self.client.config().isolation_level)).await
     }
 
-    /// Turns a limit into a number for each of `partitions`.
+    /// Turns a limit into a number for each of `partitions`: of a group without a commit that is the log's start.
     pub(crate) async fn resolve(
         &self,
         limit: &OffsetRangeLimit,
         end: End,
+        topics: &BTreeMap<String, Topic>,
         partitions: &BTreeSet<TopicPartition>,
-    ) -> Result<Offsets> {
-        match limit {
+    ) -> Result<Begin> {
+        let offsets = match limit {
             OffsetRangeLimit::Earliest => self.earliest(partitions).await,
             OffsetRangeLimit::Latest => Ok(self.latest(partitions, None).await?.offsets),
             OffsetRangeLimit::Specific(offsets) => {
@@ -155,8 +159,15 @@ impl OffsetReader<'_> {
                 self.check_set(&specified, partitions, end, "timestamp based ")?;
                 self.at_timestamps(timestamps, end).await
             }
-            OffsetRangeLimit::Group => self.of_group(partitions).await,
-        }
+            OffsetRangeLimit::Group => {
+                let mut begin = self.committed(topics, partitions).await?;
+                let known = |partition: &&TopicPartition| !begin.offsets.contains_key(*partition);
+                let missing: BTreeSet<TopicPartition> = partitions.iter().filter(known).cloned().collect();
+                begin.offsets.extend(self.earliest(&missing).await?);
+                return Ok(begin);
+            }
+        };
+        Ok(Begin { offsets: offsets?, ..Begin::default() })
     }
 
     /// Replaces -1 and -2 by the log's end and start.
@@ -171,22 +182,6 @@ impl OffsetReader<'_> {
         }
         if !at_end.is_empty() {
             offsets.extend(self.latest(&at_end, None).await?.offsets);
-        }
-        Ok(offsets)
-    }
-
-    /// What the commit group has committed, held against nothing; where it has committed nothing, the log's start.
-    async fn of_group(&self, partitions: &BTreeSet<TopicPartition>) -> Result<Offsets> {
-        // Without a group the options were refused.
-        let group = self.options.commit_group.as_deref().unwrap_or_default();
-        let names: Vec<TopicPartition> = partitions.iter().cloned().collect();
-        let committed = self.tried(|| self.client.committed_offsets(group, Some(&names))).await?;
-        let mut offsets: Offsets =
-            committed.offsets.into_iter().map(|(partition, committed)| (partition, committed.offset)).collect();
-        let missing: BTreeSet<_> =
-            partitions.iter().filter(|partition| !offsets.contains_key(partition)).cloned().collect();
-        if !missing.is_empty() {
-            offsets.extend(self.earliest(&missing).await?);
         }
         Ok(offsets)
     }

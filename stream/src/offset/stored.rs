@@ -14,6 +14,8 @@ pub(crate) struct Begin {
     pub(crate) lost: Vec<LostRange>,
     /// The newest batch that wrote one of them.
     pub(crate) batch_id: Option<i64>,
+    /// What it says that is no offset: as good as nothing.
+    pub(crate) not_offsets: Offsets,
 }
 
 impl OffsetReader<'_> {
@@ -26,9 +28,24 @@ impl OffsetReader<'_> {
         topics: &BTreeMap<String, Topic>,
         partitions: &BTreeSet<TopicPartition>,
     ) -> Result<Begin> {
-        let Some(group) = &self.options.commit_group else { return Ok(Begin::default()) };
-        let store = GroupStore::new(self.client, group);
-        let stored = self.tried(|| store.load(partitions)).await?;
+        match &self.options.commit_group {
+            Some(group) => self.stored(&GroupStore::new(self.client, group), topics, partitions).await,
+            None => Ok(Begin::default()),
+        }
+    }
+
+    /// Where a store lets each of `partitions` begin that it has anything of.
+    ///
+    /// # Errors
+    /// It can't be asked; [`DataLoss`](crate::Error::DataLoss) for what is not in the log, under `ottla.offsetOutOfRange=fail`.
+    pub(crate) async fn stored(
+        &self,
+        store: &dyn OffsetStore,
+        topics: &BTreeMap<String, Topic>,
+        partitions: &BTreeSet<TopicPartition>,
+    ) -> Result<Begin> {
+        let policy = self.options.out_of_range(store.offset_out_of_range());
+        let stored = self.tried(|| store.load(Some(partitions))).await?;
         let id = |partition: &TopicPartition| topics.get(&partition.topic).and_then(|topic| topic.topic_id);
         let batch_id = stored.batch_id();
         // What was committed of a topic of the same name says nothing of this one.
@@ -42,27 +59,20 @@ impl OffsetReader<'_> {
             lost_range(partition, LossKind::Recreated, (*offset, *offset), log)
         });
         let mut lost: Vec<LostRange> = gone.collect();
-        let policy = self.options.out_of_range();
         if policy == OffsetOutOfRange::Fail && !lost.is_empty() {
             return Err(self.data_loss(lost).into());
         }
-        let (mut offsets, out_of_range) = self.validated(offsets, partitions).await?;
+        let (mut offsets, out_of_range) = self.validated(offsets, policy).await?;
         lost.extend(out_of_range);
         for (partition, (start, end)) in log {
             offsets.insert(partition, if policy == OffsetOutOfRange::Latest { end } else { start });
         }
-        Ok(Begin { offsets, lost, batch_id })
+        Ok(Begin { offsets, lost, batch_id, not_offsets: stored.not_offsets })
     }
 
     /// Holds stored offsets against the log, as `ottla.offsetOutOfRange` says.
-    pub(crate) async fn validated(
-        &self,
-        mut offsets: Offsets,
-        partitions: &BTreeSet<TopicPartition>,
-    ) -> Result<(Offsets, Vec<LostRange>)> {
-        let there: BTreeSet<TopicPartition> =
-            offsets.keys().filter(|partition| partitions.contains(*partition)).cloned().collect();
-        let log = self.log(&there).await?;
+    async fn validated(&self, mut offsets: Offsets, policy: OffsetOutOfRange) -> Result<(Offsets, Vec<LostRange>)> {
+        let log = self.log(&offsets.keys().cloned().collect()).await?;
         let mut out_of_range = Vec::new();
         for (partition, offset) in &mut offsets {
             let Some((log_start, log_end)) = log.get(partition).copied() else { continue };
@@ -72,12 +82,12 @@ impl OffsetReader<'_> {
                 _ => continue,
             };
             out_of_range.push(lost_range(partition, kind, range, (log_start, log_end)));
-            *offset = match self.options.out_of_range() {
+            *offset = match policy {
                 OffsetOutOfRange::Latest => log_end,
                 OffsetOutOfRange::Fail | OffsetOutOfRange::Earliest => log_start,
             };
         }
-        if self.options.out_of_range() == OffsetOutOfRange::Fail && !out_of_range.is_empty() {
+        if policy == OffsetOutOfRange::Fail && !out_of_range.is_empty() {
             return Err(self.data_loss(out_of_range).into());
         }
         Ok((offsets, out_of_range))

@@ -28,8 +28,8 @@ impl GroupStore {
         Self { client: client.clone(), group: group.into(), held: Mutex::default() }
     }
 
-    async fn fetch(&self, partitions: &[TopicPartition]) -> Result<StoredOffsets> {
-        let committed = self.client.committed_offsets(&self.group, Some(partitions)).await?;
+    async fn fetch(&self, partitions: Option<&[TopicPartition]>) -> Result<StoredOffsets> {
+        let committed = self.client.committed_offsets(&self.group, partitions).await?;
         let offsets = committed.offsets.into_iter().map(|(partition, committed)| (partition, stored(&committed)));
         let stored = StoredOffsets { offsets: offsets.collect(), not_offsets: committed.not_offsets };
         self.held().extend(stored.offsets.iter().map(|(partition, stored)| (partition.clone(), *stored)));
@@ -50,13 +50,13 @@ impl GroupStore {
             rest.iter().map(|(partition, _)| *partition).filter(|known| !held.contains_key(known)).cloned().collect()
         };
         if !unseen.is_empty() {
-            outcome.not_offsets = self.fetch(&unseen).await?.not_offsets;
+            outcome.not_offsets = self.fetch(Some(&unseen)).await?.not_offsets;
         }
         let mut offsets = BTreeMap::new();
         for (partition, offset) in rest {
             let topic_id = commit.topic_ids.get(&partition.topic).copied();
             let held = self.held().get(partition).copied();
-            if let Some(held) = held.filter(|held| held.offset > *offset && held.is_of(topic_id)) {
+            if let Some(held) = held.filter(|held| !commit.force && held.offset > *offset && held.is_of(topic_id)) {
                 outcome.kept.insert(partition.clone(), held.offset);
                 continue;
             }
@@ -89,10 +89,14 @@ impl OffsetStore for GroupStore {
         format!("group '{}'", self.group)
     }
 
-    fn load<'a>(&'a self, partitions: &'a BTreeSet<TopicPartition>) -> StoreFuture<'a, StoredOffsets> {
+    fn load<'a>(&'a self, partitions: Option<&'a BTreeSet<TopicPartition>>) -> StoreFuture<'a, StoredOffsets> {
         Box::pin(async move {
-            let partitions: Vec<TopicPartition> = partitions.iter().cloned().collect();
-            if partitions.is_empty() { Ok(StoredOffsets::default()) } else { self.fetch(&partitions).await }
+            let partitions: Option<Vec<TopicPartition>> = partitions.map(|those| those.iter().cloned().collect());
+            match &partitions {
+                // The broker would take an empty list for all.
+                Some(none) if none.is_empty() => Ok(StoredOffsets::default()),
+                partitions => self.fetch(partitions.as_deref()).await,
+            }
         })
     }
 

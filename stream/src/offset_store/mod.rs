@@ -4,7 +4,7 @@ mod group;
 
 pub use group::GroupStore;
 
-use crate::{Result, offset::Offsets};
+use crate::{OffsetOutOfRange, Result};
 use ottla_client::TopicPartition;
 use ottla_protocol::Uuid;
 use std::{
@@ -21,17 +21,23 @@ pub trait OffsetStore: Send + Sync + fmt::Debug + 'static {
     /// What messages call it: `group 'nightly'`.
     fn name(&self) -> String;
 
-    /// What it holds of `partitions`. A partition that nothing was stored for is not in the result; a failure is never taken for that.
+    /// What it holds of `partitions`, or all it holds if that is `None`. A partition that nothing was stored for is not in the result; a
+    /// failure is never taken for that.
     ///
     /// # Errors
     /// It can't be asked.
-    fn load<'a>(&'a self, partitions: &'a BTreeSet<TopicPartition>) -> StoreFuture<'a, StoredOffsets>;
+    fn load<'a>(&'a self, partitions: Option<&'a BTreeSet<TopicPartition>>) -> StoreFuture<'a, StoredOffsets>;
 
-    /// Stores what a batch came to. Never moves a partition backwards within one topic.
+    /// Stores what a batch came to. Never moves a partition backwards within one topic, unless the commit is forced.
     ///
     /// # Errors
     /// It can't be asked, or refused some of the partitions; the others may be stored then.
     fn store<'a>(&'a self, commit: &'a StoreCommit) -> StoreFuture<'a, CommitOutcome>;
+
+    /// What an offset outside of the log means here if `ottla.offsetOutOfRange` does not say. `None`: what `failOnDataLoss` says.
+    fn offset_out_of_range(&self) -> Option<OffsetOutOfRange> {
+        None
+    }
 }
 
 /// What a store is to hold after a batch.
@@ -50,6 +56,8 @@ pub struct StoreCommit {
     pub topic_ids: BTreeMap<String, Uuid>,
     /// Topics that were deleted and created again while they were read: nothing is stored for them.
     pub recreated: BTreeSet<String>,
+    /// Whether partitions may be moved backwards.
+    pub force: bool,
 }
 
 impl StoreCommit {
@@ -80,21 +88,9 @@ pub struct StoredOffsets {
 }
 
 impl StoredOffsets {
-    /// The offsets alone.
-    pub(crate) fn next_offsets(&self) -> Offsets {
-        self.offsets.iter().map(|(partition, stored)| (partition.clone(), stored.offset)).collect()
-    }
-
     /// The batch that wrote the newest of them, where one says so.
     pub(crate) fn batch_id(&self) -> Option<i64> {
         self.offsets.values().filter_map(|stored| stored.batch_id).max()
-    }
-
-    /// The ids of their topics, where they say so.
-    pub(crate) fn topic_ids(&self) -> BTreeMap<String, Uuid> {
-        let id =
-            |(partition, stored): (&TopicPartition, &StoredOffset)| Some((partition.topic.clone(), stored.topic_id?));
-        self.offsets.iter().filter_map(id).collect()
     }
 }
 

@@ -85,6 +85,9 @@ pub struct StreamOptions {
     pub commit_group: Option<String>,
     /// `ottla.offsetOutOfRange`: what stored offsets outside of the log mean. Default `fail` when `failOnDataLoss` is true, else `earliest`.
     pub offset_out_of_range: Option<OffsetOutOfRange>,
+    /// `ottla.recommitInterval`: how long after its last commit a query that has nothing new commits the same offsets again, so that they
+    /// don't expire on the brokers (`offsets.retention.minutes`, a week by default). Default 10 min.
+    pub recommit_interval: Duration,
     /// `checkpointLocation`: the directory that a stream keeps its state in.
     pub checkpoint_location: Option<String>,
     /// `queryName`: a stream's name in its progress.
@@ -103,8 +106,14 @@ enum Use {
 }
 
 /// Options that Spark accepts in bounded reads without an effect.
-const STREAM_ONLY: &[&str] =
-    &["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "checkpointLocation", "queryName"];
+const STREAM_ONLY: &[&str] = &[
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "checkpointLocation",
+    "queryName",
+    "ottla.recommitInterval",
+];
 
 impl StreamOptions {
     /// Reads the options of a bounded read (Spark's `spark.read`). Names compare without case; of an option given twice the last counts.
@@ -247,6 +256,10 @@ impl StreamOptions {
             poll_timeout,
             commit_group,
             offset_out_of_range: pairs.get("ottla.offsetOutOfRange").map(out_of_range).transpose()?,
+            recommit_interval: match pairs.get("ottla.recommitInterval") {
+                Some(value) => duration("ottla.recommitInterval", value)?,
+                None => Duration::from_secs(10 * 60),
+            },
             checkpoint_location: pairs.get("checkpointLocation").map(str::to_owned),
             query_name: pairs.get("queryName").map(str::to_owned),
             custom_group_id: pairs.kafka.iter().any(|(key, _)| key == "group.id"),
@@ -254,10 +267,10 @@ impl StreamOptions {
         })
     }
 
-    /// What a stored offset outside of the log means, with the default that `failOnDataLoss` gives.
-    pub(crate) fn out_of_range(&self) -> OffsetOutOfRange {
+    /// What a stored offset outside of the log means, with the default of its store, or the one that `failOnDataLoss` gives.
+    pub(crate) fn out_of_range(&self, of_store: Option<OffsetOutOfRange>) -> OffsetOutOfRange {
         let default = if self.fail_on_data_loss { OffsetOutOfRange::Fail } else { OffsetOutOfRange::Earliest };
-        self.offset_out_of_range.unwrap_or(default)
+        self.offset_out_of_range.or(of_store).unwrap_or(default)
     }
 }
 

@@ -23,6 +23,7 @@ const KNOWN: &[&str] = &[
     "minPartitions",
     "ottla.memory.bytes",
     "ottla.offsetOutOfRange",
+    "ottla.recommitInterval",
     "queryName",
     "startingOffsets",
     "startingOffsetsByTimestamp",

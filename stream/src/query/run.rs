@@ -111,11 +111,12 @@ impl Run {
                 return result;
             }
         };
-        let mut stores = setup.stores;
+        let mut stores = Stores::new(setup.checkpoint.is_none());
         for (index, source) in sources.iter().enumerate() {
-            if let Some(group) = &source.options.commit_group {
-                stores.push((index, Arc::new(GroupStore::new(&source.client, group))));
-            }
+            let own = setup.stores.iter().filter(|(of, _)| *of == index).map(|(_, store)| store.clone());
+            let group = source.options.commit_group.as_ref();
+            let group = group.map(|group| -> Arc<dyn OffsetStore> { Arc::new(GroupStore::new(&source.client, group)) });
+            own.chain(group).for_each(|store| stores.add(index, store, source.options.recommit_interval));
         }
         let run = Self {
             id: setup.id,
@@ -125,7 +126,7 @@ impl Run {
             process: setup.process,
             retry: setup.retry,
             sources,
-            stores: Stores::new(stores, setup.checkpoint.is_none()),
+            stores,
             checkpoint: setup.checkpoint,
             observer,
             control,
@@ -165,6 +166,8 @@ impl Run {
             let outcome = self.trigger(begun_ms).await?;
             if outcome == Outcome::Idle {
                 self.control.found_nothing(look);
+                let warnings = self.stores.refresh().await?;
+                self.warn_all(warnings);
             }
             match self.trigger {
                 Trigger::Once => return Ok(()),
@@ -380,6 +383,7 @@ impl Run {
                 leader_epochs,
                 topic_ids: span.own.topic_ids.clone(),
                 recreated: recreated_topics(&tally.lost),
+                force: false,
             })
         };
         batch.sources.iter().zip(tallies).map(commit).collect()

@@ -2,9 +2,9 @@
 
 use super::micro_batch::Part;
 use crate::{
-    Error, LossKind, LostRange, OffsetRange, OffsetRangeLimit, Offsets, ReadSettings, Result, StreamOptions,
+    Error, LossKind, LostRange, OffsetRange, OffsetStore, Offsets, ReadSettings, Result, StreamOptions,
     checkpoint::OwnSource,
-    offset::{End, Latest, OffsetReader},
+    offset::{Begin, End, Latest, OffsetReader},
     options::partition_set,
     planner::{MinOffsets, RangeInput, plan_ranges, rate_limit, split},
     read::PlannedRange,
@@ -81,45 +81,25 @@ impl Source {
         Ok((topics, partitions))
     }
 
-    /// Resolves the start options to numbers. What a group holds beside the log is told.
-    pub(super) async fn initial_offsets(&mut self) -> Result<(Offsets, Vec<LostRange>)> {
+    /// Resolves the start options to numbers.
+    pub(super) async fn begin(&mut self) -> Result<Begin> {
         let (topics, partitions) = self.partitions().await?;
-        let offsets = self.reader().resolve(&self.options.starting, End::StreamStart, &partitions).await?;
+        let begin = self.reader().resolve(&self.options.starting, End::StreamStart, &topics, &partitions).await?;
         self.topic_ids = ids(&topics);
-        match self.options.starting {
-            OffsetRangeLimit::Group => self.reader().validated(offsets, &partitions).await,
-            _ => Ok((offsets, Vec::new())),
-        }
+        self.position = Some(begin.offsets.clone());
+        Ok(begin)
     }
 
-    /// Begins where a store says, at the log's start in partitions that it has nothing of. What it says is held against the log; what is
-    /// not there is told.
-    pub(super) async fn begin_at(
-        &mut self,
-        stored: Offsets,
-        stored_ids: BTreeMap<String, Uuid>,
-    ) -> Result<Vec<LostRange>> {
+    /// Begins where a store says, at the log's start in partitions that it has nothing of. If it has nothing at all, it does not say.
+    pub(super) async fn begin_at(&mut self, store: &dyn OffsetStore) -> Result<Begin> {
         let (topics, partitions) = self.partitions().await?;
-        let now = ids(&topics);
-        let recreated = changed(&stored_ids, &now);
-        // Those are found, and told, when the first batch is planned.
-        let (old, mut offsets): (Offsets, Offsets) =
-            stored.into_iter().partition(|(partition, _)| recreated.contains(&partition.topic));
-        let missing: BTreeSet<TopicPartition> = partitions
-            .iter()
-            .filter(|partition| !offsets.contains_key(partition) && !old.contains_key(partition))
-            .cloned()
-            .collect();
-        let lost;
-        (offsets, lost) = self.reader().validated(offsets, &partitions).await?;
-        if !missing.is_empty() {
-            offsets.extend(self.reader().earliest(&missing).await?);
+        let mut begin = self.reader().stored(store, &topics, &partitions).await?;
+        if !begin.offsets.is_empty() {
+            let missing = partitions.into_iter().filter(|partition| !begin.offsets.contains_key(partition)).collect();
+            begin.offsets.extend(self.reader().earliest(&missing).await?);
+            self.move_to(begin.offsets.clone(), ids(&topics));
         }
-        offsets.extend(old);
-        let mut known = now;
-        known.extend(stored_ids);
-        self.move_to(offsets, known);
-        Ok(lost)
+        Ok(begin)
     }
 
     /// From now on nothing is read beyond what is there (available-now).

@@ -12,6 +12,10 @@ const RETRY_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Slot {
     pub(super) source: usize,
     pub(super) store: Arc<dyn OffsetStore>,
+    /// How long after a commit the same is committed again.
+    recommit_interval: Duration,
+    /// What it was given last, and when.
+    last: Option<(StoreCommit, Instant)>,
     /// What it could not be given yet.
     waiting: Option<StoreCommit>,
 }
@@ -26,9 +30,31 @@ pub(super) struct Stores {
 }
 
 impl Stores {
-    pub(super) fn new(stores: Vec<(usize, Arc<dyn OffsetStore>)>, only: bool) -> Self {
-        let slots = stores.into_iter().map(|(source, store)| Slot { source, store, waiting: None }).collect();
-        Self { slots, only, failed: 0 }
+    /// Stores, each of one source. `only`: there is no checkpoint.
+    pub(super) fn new(only: bool) -> Self {
+        Self { slots: Vec::new(), only, failed: 0 }
+    }
+
+    pub(super) fn add(&mut self, source: usize, store: Arc<dyn OffsetStore>, recommit_interval: Duration) {
+        self.slots.push(Slot { source, store, recommit_interval, last: None, waiting: None });
+    }
+
+    /// Commits again what was committed long ago, where that is due: a query without anything new must not lose its place.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub(super) async fn refresh(&mut self) -> Result<Vec<String>> {
+        let mut commits = Vec::new();
+        for slot in &self.slots {
+            let due = |(_, at): &&(StoreCommit, Instant)| at.elapsed() >= slot.recommit_interval;
+            if let Some((commit, _)) = slot.last.as_ref().filter(due) {
+                commits.resize(commits.len().max(slot.source + 1), None);
+                if let Some(place) = commits.get_mut(slot.source) {
+                    *place = Some(commit.clone());
+                }
+            }
+        }
+        if commits.is_empty() { Ok(Vec::new()) } else { self.commit(&commits).await }
     }
 
     /// The store that a source begins from when there is no checkpoint.
@@ -103,6 +129,7 @@ impl Slot {
     async fn commit(&mut self, commit: StoreCommit, warnings: &mut Vec<String>) -> Result<()> {
         match self.store.store(&commit).await {
             Ok(outcome) => {
+                self.last = Some((commit, Instant::now()));
                 warnings.extend(told(&self.store.name(), &outcome));
                 Ok(())
             }

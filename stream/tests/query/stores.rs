@@ -147,6 +147,23 @@ async fn a_commit_that_fails_without_a_checkpoint_stops_the_query() {
     assert_eq!(memory.batches().len(), 1);
 }
 
+/// S-O07: offsets that nothing is added to expire on the brokers.
+#[tokio::test]
+async fn s_o07_a_query_without_anything_new_commits_again() {
+    let broker = broker(1, 3).await;
+    let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
+    let options = options(&broker, &[("ottla.recommitInterval", "300ms")]);
+    let running = memory.start(query(options, checkpoint.path()).commit_group("g")).unwrap();
+    running.process_all_available().await.unwrap();
+    let first = broker.requests(ApiKey::OffsetCommit);
+    tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+    let again = broker.requests(ApiKey::OffsetCommit) - first;
+    running.stop().await.unwrap();
+    assert!((2..=5).contains(&again), "{again} commits in 1.5 s");
+    assert_eq!(broker.committed("g", "t", 0).unwrap().offset, 3);
+    assert_eq!(memory.batches().len(), 1);
+}
+
 /// S-O04: offsets of a topic that is gone are not given to the one of its name.
 #[tokio::test]
 async fn s_o04_offsets_of_a_deleted_topic_are_not_committed() {

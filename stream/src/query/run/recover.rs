@@ -2,8 +2,9 @@
 
 use super::{Batch, BatchSource, Run, on_disk};
 use crate::{
-    LostRange, OffsetOutOfRange, Offsets, Result, StoreCommit,
+    OffsetOutOfRange, Offsets, Result, StoreCommit,
     checkpoint::{Checkpoint, OffsetsEntry, OwnSource, Recovered},
+    offset::Begin,
     query::{Trigger, observer::Observer, source::Span},
 };
 use std::{collections::BTreeSet, sync::Arc};
@@ -108,21 +109,12 @@ impl Run {
     async fn recover_from_stores(&mut self) -> Result<()> {
         for (index, source) in self.sources.iter_mut().enumerate() {
             let Some(store) = self.stores.of_source(index) else { continue };
-            let (_, partitions) = source.partitions().await?;
-            let stored = store.load(&partitions).await?;
-            for (partition, bad) in &stored.not_offsets {
-                self.observer.warn(&format!(
-                    "{} holds {bad} for {partition}, which is no offset: it counts as none",
-                    store.name()
-                ));
-            }
-            if let Some(batch_id) = stored.batch_id() {
+            let begin = source.begin_at(&**store).await?;
+            if let Some(batch_id) = begin.batch_id {
                 self.batch_id = self.batch_id.max(batch_id.saturating_add(1));
             }
-            if !stored.offsets.is_empty() {
-                let lost = source.begin_at(stored.next_offsets(), stored.topic_ids()).await?;
-                warn_of_range(&self.observer, &store.name(), source.options.out_of_range(), &lost);
-            }
+            let policy = source.options.out_of_range(store.offset_out_of_range());
+            warn_of(&self.observer, &store.name(), policy, &begin);
         }
         Ok(())
     }
@@ -142,9 +134,9 @@ impl Run {
             source.position = stored;
             return Ok(());
         }
-        let (offsets, lost) = source.initial_offsets().await?;
-        warn_of_range(&self.observer, "the group", source.options.out_of_range(), &lost);
-        source.position = Some(offsets.clone());
+        let begin = source.begin().await?;
+        warn_of(&self.observer, "the group", source.options.out_of_range(None), &begin);
+        let offsets = begin.offsets;
         if let Some(checkpoint) = &self.checkpoint {
             on_disk(checkpoint, move |checkpoint| checkpoint.write_initial_offsets(index, &offsets)).await?;
         }
@@ -161,6 +153,7 @@ impl Run {
                 leader_epochs: own.leader_epochs,
                 topic_ids: own.topic_ids,
                 recreated: BTreeSet::new(),
+                force: false,
             })
         };
         entry.sources.iter().zip(own_sources(entry)).map(commit).collect()
@@ -173,10 +166,13 @@ fn own_sources(entry: &OffsetsEntry) -> Vec<OwnSource> {
     own
 }
 
-/// What is stored and not in the log is told, unless it was an error.
-pub(super) fn warn_of_range(observer: &Observer, store: &str, policy: OffsetOutOfRange, lost: &[LostRange]) {
+/// What a store has that is no offset, or not in the log, is told, unless it was an error.
+fn warn_of(observer: &Observer, store: &str, policy: OffsetOutOfRange, begin: &Begin) {
+    for (partition, bad) in &begin.not_offsets {
+        observer.warn(&format!("{store} holds {bad} for {partition}, which is no offset: it counts as none"));
+    }
     let side = if policy == OffsetOutOfRange::Latest { "end" } else { "start" };
-    for lost in lost {
+    for lost in &begin.lost {
         observer.warn(&format!("what {store} holds is outside of the log, which is read from its {side}: {lost}"));
     }
 }
