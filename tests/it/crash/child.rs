@@ -1,6 +1,7 @@
 //! The process that is killed: one query over whatever is there, whose function, sink and offset store can kill their own process between
 //! two steps of a batch. It is this test binary, started once more.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -243,10 +244,7 @@ impl OffsetStore for Watched<GroupStore> {
         self.inner.name()
     }
 
-    fn load<'a>(
-        &'a self,
-        partitions: &'a std::collections::BTreeSet<TopicPartition>,
-    ) -> StoreFuture<'a, StoredOffsets> {
+    fn load<'a>(&'a self, partitions: Option<&'a BTreeSet<TopicPartition>>) -> StoreFuture<'a, StoredOffsets> {
         self.inner.load(partitions)
     }
 

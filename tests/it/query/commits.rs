@@ -1,11 +1,13 @@
 //! What a query commits to its group, as `kafka-consumer-groups` shows it.
 
+use std::time::Duration;
+
 use ottla_stream::{StreamingQuery, Trigger};
 use support::{GroupRow, KafkaCluster, Produce, Recipe, kafka_or_skip};
 use tokio::sync::mpsc;
 
 use super::{Memory, committed, options, query};
-use crate::common::{block_on, offsets_json};
+use crate::common::{block_on, offsets_json, wait_until};
 
 /// Partition, committed offset and lag of a group, by Kafka's own tool.
 fn table(kafka: &KafkaCluster, group: &str) -> Vec<(i32, i64, i64)> {
@@ -159,6 +161,15 @@ fn s_o07_a_checkpoint_is_trusted_when_the_group_is_gone() {
         running.process_all_available().await.expect("it runs");
         running.stop().await.expect("it stops");
         assert_eq!(table(kafka, "o07"), [(0, 9, 0), (1, 7, 0)]);
+
+        // Gone while the query runs and has nothing to do: it commits again before the broker would forget.
+        let pairs = [("startingOffsets", "latest"), ("ottla.recommitInterval", "300ms")];
+        let idle = query(options(kafka, &topic, &pairs), checkpoint.path()).commit_group("o07");
+        let running = memory.start(idle);
+        running.process_all_available().await.expect("it runs");
+        kafka.delete_group("o07");
+        wait_until("the group has its offsets again", Duration::from_secs(10), || committed(kafka, "o07") == [9, 7]);
+        running.stop().await.expect("it stops");
     });
     assert_eq!(memory.warnings(), [""; 0]);
 }
