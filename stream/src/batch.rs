@@ -31,9 +31,15 @@ impl PlannedBatch {
         self.batch_id
     }
 
-    /// The ranges, empty ones too, in the order of topics and partitions.
+    /// The ranges, in the order of topics, partitions and offsets: one a partition, empty ones too, unless `minPartitions` or
+    /// `maxRecordsPerPartition` split them.
     pub fn offset_ranges(&self) -> impl Iterator<Item = &OffsetRange> {
         self.ranges.iter().map(|planned| &planned.range)
+    }
+
+    /// What is committed after this batch: the next offset to read of **every** partition of the plan, those without anything to read too.
+    pub fn end_offsets(&self) -> &BTreeMap<TopicPartition, i64> {
+        &self.end_offsets
     }
 
     /// Records that planning found to be gone; with `failOnDataLoss` they are an error instead.
@@ -94,12 +100,14 @@ impl PlannedBatch {
 
     /// The ranges were read with this outcome.
     pub(crate) fn processed(self, outcome: ReadOutcome) -> ProcessedBatch {
+        // What was lost before the read began says nothing of what was read.
+        let recreated = recreated_topics(&outcome.lost);
         let mut lost = self.lost;
         lost.extend(outcome.lost);
         let topic_ids =
             self.ranges.into_iter().filter_map(|planned| Some((planned.range.topic, planned.topic_id?))).collect();
         let (batch_id, end_offsets) = (self.batch_id, self.end_offsets);
-        ProcessedBatch { batch_id, outcomes: outcome.ranges, end_offsets, topic_ids, lost }
+        ProcessedBatch { batch_id, outcomes: outcome.ranges, end_offsets, topic_ids, recreated, lost }
     }
 }
 
@@ -127,6 +135,8 @@ pub struct ProcessedBatch {
     outcomes: Vec<RangeOutcome>,
     end_offsets: BTreeMap<TopicPartition, i64>,
     topic_ids: BTreeMap<String, Uuid>,
+    /// Topics that were created again while they were read.
+    recreated: BTreeSet<String>,
     lost: Vec<LostRange>,
 }
 
@@ -188,10 +198,15 @@ impl ProcessedBatch {
             // Pieces of one partition come in the order of their offsets: the last one stays.
             leader_epochs: self.outcomes.iter().filter_map(epoch).collect(),
             topic_ids: self.topic_ids.clone(),
-            recreated: recreated_topics(&self.lost),
-            force: false,
+            recreated: self.recreated.clone(),
+            moved_back: moved_back(&self.lost),
         }
     }
+}
+
+/// Partitions whose log ends before what was to be read next: what is read there now is further back than what is stored.
+pub(crate) fn moved_back(lost: &[LostRange]) -> BTreeSet<TopicPartition> {
+    lost.iter().filter(|lost| lost.kind == LossKind::OffsetChanged).map(LostRange::partition).collect()
 }
 
 /// Topics that are other ones now: of those, what was read to its end before is gone as well.

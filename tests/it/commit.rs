@@ -241,3 +241,33 @@ fn a_range_that_was_read_is_committed_with_its_own_end() {
     let _ = read(kafka.bootstrap_servers(), &args[..2]).run().expect_code(0);
     assert_eq!(kafka.group_table("ranges"), [], "no group, no commit");
 }
+
+#[test]
+fn a_read_in_pieces_goes_on_where_its_group_is() {
+    let Some(kafka) = kafka_or_skip("--min-partitions and --starting-offsets group") else { return };
+    let topic = kafka.create_topic("pieces", 2, &[]);
+    let produce =
+        |from| kafka.produce(&Produce::generated(&topic, 40).partitions(2).values("v", from).codec(Codec::Lz4));
+    let args = [
+        "--subscribe",
+        &topic,
+        "--starting-offsets",
+        "group",
+        "--commit-group",
+        "pieces",
+        "--min-partitions",
+        "4",
+        "--json",
+    ];
+    produce(0);
+    for (offset, ranges, records) in [(20, 4, 40), (40, 4, 40), (40, 0, 0)] {
+        let finished = read(kafka.bootstrap_servers(), &args).run().expect_code(0);
+        let totals = totals(&finished);
+        assert_eq!((totals["ranges"].as_u64(), totals["records"].as_u64()), (Some(ranges), Some(records)));
+        assert_eq!(finished.stderr.lines().count(), 1, "nothing to warn of: {}", finished.stderr);
+        assert_eq!(table(kafka, "pieces"), [(0, offset, offset, 0), (1, offset, offset, 0)]);
+        if offset == 20 {
+            produce(40);
+        }
+    }
+}

@@ -107,7 +107,7 @@ pub(crate) async fn plan(
 ) -> Result<(Client, PlannedBatch, ReadSettings), Failure> {
     let client = connect(options.client.clone()).await?;
     let batch = options.plan(&client).await?;
-    if batch.offset_ranges().next().is_none() {
+    if batch.end_offsets().is_empty() {
         warn(common.json, format_args!("nothing to read: {} matches no topic", options.strategy));
     }
     let mut settings = ReadSettings::default();

@@ -2,7 +2,9 @@
 
 use crate::{
     KeptBatch, LostRange, MicroBatch, MicroBatchReader, OffsetRange, Offsets, RangeCounts, Result, Sink, StoreCommit,
-    batch::recreated_topics, query::Span, read::PlannedRange,
+    batch::{moved_back, recreated_topics},
+    query::Span,
+    read::PlannedRange,
 };
 use ottla_client::TopicPartition;
 use ottla_protocol::record::Record;
@@ -92,6 +94,7 @@ impl DirectBatch {
     pub fn processed(self) -> ProcessedRanges {
         self.is_processed.store(true, Ordering::Release);
         let Span { end, own, .. } = self.span;
+        let moved_back = moved_back(&self.micro_batch.lost());
         let (mut lost, mut leader_epochs) = (Vec::new(), own.leader_epochs);
         for tally in self.micro_batch.tallies() {
             lost.extend(tally.lost);
@@ -104,7 +107,7 @@ impl DirectBatch {
             leader_epochs,
             topic_ids: own.topic_ids,
             recreated: recreated_topics(&lost),
-            force: false,
+            moved_back,
         };
         ProcessedRanges { stream: self.stream, ranges: self.ranges, commit }
     }

@@ -37,7 +37,7 @@ pub(super) async fn begin(
     if !left.is_empty() {
         let limit = match &reader.options.starting {
             // Nothing was said of these, and nothing may be passed over.
-            OffsetRangeLimit::Specific(_) | OffsetRangeLimit::Group => &OffsetRangeLimit::Earliest,
+            OffsetRangeLimit::Specific(_) => &OffsetRangeLimit::Earliest,
             limit => limit,
         };
         begin.offsets.extend(reader.resolve(limit, End::StreamStart, topics, &left).await?.offsets);

@@ -56,7 +56,8 @@ impl GroupStore {
         for (partition, offset) in rest {
             let topic_id = commit.topic_ids.get(&partition.topic).copied();
             let held = self.held().get(partition).copied();
-            if let Some(held) = held.filter(|held| !commit.force && held.offset > *offset && held.is_of(topic_id)) {
+            let is_further = |held: &StoredOffset| held.offset > *offset && held.is_of(topic_id);
+            if let Some(held) = held.filter(|held| is_further(held) && !commit.moved_back.contains(partition)) {
                 outcome.kept.insert(partition.clone(), held.offset);
                 continue;
             }

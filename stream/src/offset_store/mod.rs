@@ -28,7 +28,7 @@ pub trait OffsetStore: Send + Sync + fmt::Debug + 'static {
     /// It can't be asked.
     fn load<'a>(&'a self, partitions: Option<&'a BTreeSet<TopicPartition>>) -> StoreFuture<'a, StoredOffsets>;
 
-    /// Stores what a batch came to. Never moves a partition backwards within one topic, unless the commit is forced.
+    /// Stores what a batch came to. Moves no partition backwards within one topic, but those of `moved_back`.
     ///
     /// # Errors
     /// It can't be asked, or refused some of the partitions; the others may be stored then.
@@ -56,8 +56,9 @@ pub struct StoreCommit {
     pub topic_ids: BTreeMap<String, Uuid>,
     /// Topics that were deleted and created again while they were read: nothing is stored for them.
     pub recreated: BTreeSet<String>,
-    /// Whether partitions may be moved backwards.
-    pub force: bool,
+    /// Partitions whose log ended before what was to be read next, so that they were begun anew further back: what the store has is no
+    /// offset of that log.
+    pub moved_back: BTreeSet<TopicPartition>,
 }
 
 impl StoreCommit {
@@ -70,6 +71,9 @@ impl StoreCommit {
                 }
                 if let Some(id) = older.topic_ids.get(&partition.topic) {
                     self.topic_ids.entry(partition.topic.clone()).or_insert(*id);
+                }
+                if older.moved_back.contains(&partition) {
+                    self.moved_back.insert(partition.clone());
                 }
                 self.offsets.insert(partition, offset);
             }
@@ -112,7 +116,7 @@ pub struct StoredOffset {
 pub struct CommitOutcome {
     /// The offsets that the store holds now because of it.
     pub committed: BTreeMap<TopicPartition, i64>,
-    /// Partitions where the store is further already, with the offset it keeps: a commit never moves a store backwards.
+    /// Partitions where the store is further already, with the offset it keeps: a commit moves no store backwards within a log.
     pub kept: BTreeMap<TopicPartition, i64>,
     /// Partitions that are gone since they were read, or whose topic is another one of the same name: nothing is stored for them.
     pub gone: BTreeSet<TopicPartition>,

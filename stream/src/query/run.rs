@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Client, Error, Filter, GroupStore, LostRange, OffsetStore, Offsets, Result, StoreCommit, StreamOptions,
-    batch::recreated_topics,
+    batch::{moved_back, recreated_topics},
     checkpoint::{Checkpoint, CheckpointError, OffsetsEntry, OwnEntry},
 };
 use std::{
@@ -302,7 +302,8 @@ impl Run {
             on_disk(checkpoint, move |checkpoint| checkpoint.write_commit(id)).await?;
         }
         report.took("commitOffsets", committing);
-        let commits = self.commits_after(batch, &tallies);
+        let commits = self.commits_after(batch, &tallies, lost);
+        self.stores.move_back(lost);
         for (source, part) in self.sources.iter_mut().zip(&batch.sources) {
             if let Some(span) = &part.span {
                 source.move_to(span.end.clone(), span.own.topic_ids.clone());
@@ -370,7 +371,7 @@ impl Run {
     }
 
     /// What the stores are to hold after a batch of this run.
-    fn commits_after(&self, batch: &Batch, tallies: &[Tally]) -> Vec<Option<StoreCommit>> {
+    fn commits_after(&self, batch: &Batch, tallies: &[Tally], lost: &[LostRange]) -> Vec<Option<StoreCommit>> {
         let commit = |(part, tally): (&BatchSource, &Tally)| {
             let span = part.span.as_ref()?;
             // Of partitions that nothing was read of, the epoch at the end is that of the last batch.
@@ -383,7 +384,7 @@ impl Run {
                 leader_epochs,
                 topic_ids: span.own.topic_ids.clone(),
                 recreated: recreated_topics(&tally.lost),
-                force: false,
+                moved_back: moved_back(lost),
             })
         };
         batch.sources.iter().zip(tallies).map(commit).collect()

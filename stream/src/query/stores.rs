@@ -1,7 +1,8 @@
 //! Committing what was processed to the stores beside the checkpoint, or to the only one there is.
 
-use crate::{CommitOutcome, Error, OffsetStore, Result, StoreCommit};
-use std::{sync::Arc, time::Duration};
+use crate::{CommitOutcome, Error, LostRange, OffsetStore, Result, StoreCommit, batch::moved_back};
+use ottla_client::TopicPartition;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// The pause between two attempts while a query stops.
@@ -18,6 +19,8 @@ pub(super) struct Slot {
     last: Option<(StoreCommit, Instant)>,
     /// What it could not be given yet.
     waiting: Option<StoreCommit>,
+    /// Partitions that may go back with the next commit that it takes.
+    moved_back: BTreeSet<TopicPartition>,
 }
 
 /// All stores of a query.
@@ -36,7 +39,14 @@ impl Stores {
     }
 
     pub(super) fn add(&mut self, source: usize, store: Arc<dyn OffsetStore>, recommit_interval: Duration) {
-        self.slots.push(Slot { source, store, recommit_interval, last: None, waiting: None });
+        self.slots.push(Slot {
+            source,
+            store,
+            recommit_interval,
+            last: None,
+            waiting: None,
+            moved_back: BTreeSet::new(),
+        });
     }
 
     /// Commits again what was committed long ago, where that is due: a query without anything new must not lose its place.
@@ -65,6 +75,11 @@ impl Stores {
     /// How many commits failed so far.
     pub(super) fn failed(&self) -> u64 {
         self.failed
+    }
+
+    /// What is stored beyond the end of a log may be replaced.
+    pub(super) fn move_back(&mut self, lost: &[LostRange]) {
+        self.slots.iter_mut().for_each(|slot| slot.moved_back.extend(moved_back(lost)));
     }
 
     /// Commits a batch: `commits` has an entry for each source. Returns what to warn of. What fails is tried again with the next batch.
@@ -126,9 +141,13 @@ impl Stores {
 
 impl Slot {
     /// On failure the commit stays here, waiting.
-    async fn commit(&mut self, commit: StoreCommit, warnings: &mut Vec<String>) -> Result<()> {
+    async fn commit(&mut self, mut commit: StoreCommit, warnings: &mut Vec<String>) -> Result<()> {
+        commit.moved_back.extend(self.moved_back.iter().cloned());
         match self.store.store(&commit).await {
             Ok(outcome) => {
+                self.moved_back.retain(|partition| !commit.offsets.contains_key(partition));
+                // Once is enough: committed again, it must not take back what somebody else did meanwhile.
+                commit.moved_back.clear();
                 self.last = Some((commit, Instant::now()));
                 warnings.extend(told(&self.store.name(), &outcome));
                 Ok(())

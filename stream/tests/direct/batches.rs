@@ -1,6 +1,6 @@
 //! What batches hold.
 
-use crate::support::{INTERVAL, broker, committed, fill, next, options, process, ranges, stream};
+use crate::support::{INTERVAL, broker, committed, fill, next, options, process, ranges, record, stream};
 use ottla_stream::{DirectStream, Error, Filter, NullSink, TopicPartition};
 use std::time::{Duration, Instant};
 
@@ -148,6 +148,22 @@ async fn records_deleted_before_they_were_read_are_an_error_or_told() {
             stream.commit_sync(&batch.processed()).await.unwrap();
             assert_eq!(committed(&broker, 0), Some(20));
         }
+    }
+}
+
+/// What compaction or transactions leave.
+#[tokio::test]
+async fn a_hole_in_the_offsets_is_passed_over() {
+    let broker = broker(&[1]).await;
+    broker.append_raw("t", 0, record(20), 21).unwrap();
+    let mut stream = stream(&broker, &[]).max_rate_per_partition(100).start().await.unwrap();
+    for (expected, records) in [((0, 10), 1), ((10, 20), 0), ((20, 21), 1)] {
+        let batch = next(&mut stream).await;
+        assert_eq!(ranges(&batch), [expected]);
+        let (processed, count) = process(batch).await;
+        assert_eq!(count, records);
+        stream.commit_sync(&processed).await.unwrap();
+        assert_eq!(committed(&broker, 0), Some(expected.1));
     }
 }
 

@@ -93,8 +93,10 @@ async fn group_offsets_outside_of_the_log() {
                 assert_eq!(batch.lost().len(), 1, "{stored} {policy}");
                 // It is told again as long as the batch comes again.
                 assert_eq!(next(&mut stream).await.lost(), batch.lost());
-                process(next(&mut stream).await).await;
+                let (processed, _) = process(next(&mut stream).await).await;
                 assert!(next(&mut stream).await.lost().is_empty());
+                stream.commit_sync(&processed).await.unwrap();
+                assert_eq!(committed(&broker, 0), Some(100), "{stored}: also where the group was further than the log");
             }
             (Err(error), None) => assert!(error.condition().starts_with("KAFKA_DATA_LOSS."), "{error}"),
             (batch, _) => panic!("{stored} {policy}: {batch:?}"),

@@ -1,5 +1,6 @@
 //! A topic, a stream with short intervals, and what its batches hold.
 
+use bytes::Bytes;
 use ottla_embedded::EmbeddedBroker;
 use ottla_protocol::{
     compression::Compressor,
@@ -11,21 +12,26 @@ use std::time::Duration;
 /// The shortest there is.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Appends `records` records to a partition, each its own batch; the value is the offset.
+/// A batch of one record at this offset, which is its value.
+pub(crate) fn record(offset: i64) -> Bytes {
+    let value = offset.to_string();
+    let mut builder = RecordBatchBuilder::new(RecordBatchOptions::new(offset));
+    let record = Record {
+        offset,
+        timestamp: 1_000,
+        timestamp_type: TimestampType::CreateTime,
+        key: None,
+        value: Some(value.as_bytes()),
+        headers: Headers::default(),
+    };
+    builder.append(&record).unwrap();
+    builder.build(&mut Compressor::new()).unwrap().freeze()
+}
+
+/// Appends `records` records to a partition, each its own batch.
 pub(crate) fn fill(broker: &EmbeddedBroker, topic: &str, partition: i32, records: usize) {
     for _ in 0..records {
-        let value = broker.end_offset(topic, partition).unwrap().to_string();
-        let mut builder = RecordBatchBuilder::new(RecordBatchOptions::new(0));
-        let record = Record {
-            offset: 0,
-            timestamp: 1_000,
-            timestamp_type: TimestampType::CreateTime,
-            key: None,
-            value: Some(value.as_bytes()),
-            headers: Headers::default(),
-        };
-        builder.append(&record).unwrap();
-        broker.append(topic, partition, builder.build(&mut Compressor::new()).unwrap().freeze()).unwrap();
+        broker.append(topic, partition, record(broker.end_offset(topic, partition).unwrap())).unwrap();
     }
 }
 

@@ -69,6 +69,10 @@ async fn s_o06_stored_offsets_outside_of_the_log() {
             (Ok(_), Some(begins)) => {
                 let first = memory.counts().into_keys().next().map_or(100, |(_, offset)| offset);
                 assert_eq!(first, begins, "{stored}");
+                if begins < 100 {
+                    let held = broker.committed("g", "t", 0).unwrap().offset;
+                    assert_eq!(held, 100, "{stored}: the next run goes on from here");
+                }
                 assert_eq!(
                     memory.warnings().iter().filter(|warning| warning.contains(told)).count(),
                     1,
@@ -94,6 +98,29 @@ async fn a_group_says_where_a_checkpoint_begins_if_it_is_asked_to() {
     assert!(memory.start(from_group()).unwrap_err().to_string().contains("no group is named"));
     run(from_group().commit_group("g"), &memory).await.unwrap();
     assert_eq!(memory.batches(), [(0, "t-0: [4, 10) t-1: [0, 10)".to_owned())]);
+}
+
+/// S-O04: what the group has is of a topic that is gone, however large the new one is.
+#[tokio::test]
+async fn s_o04_a_group_that_was_in_a_topic_of_the_same_name() {
+    let broker = broker(1, 5).await;
+    run(without_checkpoint(options(&broker, &[])), &Memory::default()).await.unwrap();
+    let held = broker.committed("g", "t", 0).unwrap();
+    broker.delete_topic("t").unwrap();
+    broker.create_topic("t", 1, &[]).unwrap();
+    fill(&broker, "t", 0, 9);
+    broker.commit("g", "t", 0, held);
+    for (fail, seen) in [("true", None), ("false", Some("t-0: [0, 9)"))] {
+        let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
+        let mut from_group = options(&broker, &[("startingOffsets", "group"), ("failOnDataLoss", fail)]);
+        from_group.commit_group = Some("g".to_owned());
+        match (run(query(from_group, checkpoint.path()), &memory).await, seen) {
+            (Ok(_), Some(range)) => assert_eq!(memory.batches(), [(0, range.to_owned())]),
+            (Err(error), None) => assert!(error.condition().starts_with("KAFKA_DATA_LOSS."), "{error:?}"),
+            (ended, _) => panic!("{ended:?}"),
+        }
+    }
+    assert_eq!(broker.committed("g", "t", 0).unwrap().offset, 9);
 }
 
 #[tokio::test]

@@ -207,9 +207,12 @@ async fn s_o06_group_offsets_outside_of_the_log() {
         broker.commit("g", "t", 0, CommittedOffset::new(stored));
         let pairs = [FROM_GROUP[0], FROM_GROUP[1], ("ottla.offsetOutOfRange", policy)];
         match (process(&options(&broker, &pairs), &Memory::default()).await, begins) {
-            (Ok((_, batch)), Some(begins)) => {
+            (Ok((client, batch)), Some(begins)) => {
                 assert_eq!(batch.ranges()[0].range.from_offset, begins, "{stored} {policy}");
                 assert!(batch.lost()[0].to_string().starts_with(told), "{:?}", batch.lost());
+                // The next read begins where this one ended, also where the group was further than the log.
+                batch.commit(&client, "g", "q").await.unwrap();
+                assert_eq!(broker.committed("g", "t", 0).unwrap().offset, 100, "{stored} {policy}");
             }
             (Err(error), None) => {
                 assert!(error.condition().starts_with("KAFKA_DATA_LOSS.") && text(&error).contains(told), "{error}");
@@ -234,7 +237,10 @@ async fn s_o04_a_group_that_was_in_a_topic_of_the_same_name() {
     let Error::DataLoss(loss) = &error else { panic!("{error:?}") };
     assert_eq!(loss.lost[0].kind, ottla_stream::LossKind::Recreated);
     let repaired = [FROM_GROUP[0], FROM_GROUP[1], ("failOnDataLoss", "false")];
-    assert_eq!(plan(&broker, &repaired).await.unwrap(), [(0, 0, 80)]);
+    let (client, batch) = process(&options(&broker, &repaired), &Memory::default()).await.unwrap();
+    assert_eq!(batch.ranges()[0].range.from_offset, 0);
+    batch.commit(&client, "g", "q").await.unwrap();
+    assert_eq!(plan(&broker, &FROM_GROUP).await.unwrap(), [(0, 80, 80)]);
 }
 
 /// Records that arrive while the read is planned are in it or not, and never lost.

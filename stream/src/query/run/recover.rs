@@ -107,6 +107,7 @@ impl Run {
 
     /// Without a checkpoint: goes on from what each source's store has.
     async fn recover_from_stores(&mut self) -> Result<()> {
+        let mut all_lost = Vec::new();
         for (index, source) in self.sources.iter_mut().enumerate() {
             let Some(store) = self.stores.of_source(index) else { continue };
             let begin = source.begin_at(&**store).await?;
@@ -115,7 +116,9 @@ impl Run {
             }
             let policy = source.options.out_of_range(store.offset_out_of_range());
             warn_of(&self.observer, &store.name(), policy, &begin);
+            all_lost.extend(begin.lost);
         }
+        self.stores.move_back(&all_lost);
         Ok(())
     }
 
@@ -136,6 +139,7 @@ impl Run {
         }
         let begin = source.begin().await?;
         warn_of(&self.observer, "the group", source.options.out_of_range(None), &begin);
+        self.stores.move_back(&begin.lost);
         let offsets = begin.offsets;
         if let Some(checkpoint) = &self.checkpoint {
             on_disk(checkpoint, move |checkpoint| checkpoint.write_initial_offsets(index, &offsets)).await?;
@@ -153,7 +157,7 @@ impl Run {
                 leader_epochs: own.leader_epochs,
                 topic_ids: own.topic_ids,
                 recreated: BTreeSet::new(),
-                force: false,
+                moved_back: BTreeSet::new(),
             })
         };
         entry.sources.iter().zip(own_sources(entry)).map(commit).collect()
