@@ -149,7 +149,7 @@ impl Disk {
             State::Starting
         } else if is_half(OWN) {
             State::OwnHalf
-        } else if self.own.last().copied().unwrap_or(-1) > planned {
+        } else if self.own.last().copied().unwrap_or(-1) > planned && self.own != before.own {
             if is_half(OFFSETS) { State::OffsetsHalf } else { State::OwnWritten }
         } else if committed == planned {
             if *group[1] == self.ends(committed) { State::Planning } else { State::CommitWritten }
