@@ -186,6 +186,16 @@ impl ProcessedBatch {
         GroupStore::new(client, group).store(&self.store_commit(query_id)).await
     }
 
+    /// Where each partition that had anything to read was begun. Pieces come in the order of their offsets.
+    fn from_offsets(&self) -> BTreeMap<TopicPartition, i64> {
+        let mut from = BTreeMap::new();
+        for RangeOutcome { range, .. } in self.outcomes.iter().filter(|outcome| !outcome.range.is_empty()) {
+            let partition = TopicPartition::new(range.topic.clone(), range.partition);
+            from.entry(partition).or_insert(range.from_offset);
+        }
+        from
+    }
+
     /// What a store is to hold after this batch.
     fn store_commit(&self, query_id: &str) -> StoreCommit {
         let epoch = |outcome: &RangeOutcome| {
@@ -195,10 +205,12 @@ impl ProcessedBatch {
             batch_id: self.batch_id,
             query_id: query_id.to_owned(),
             offsets: self.end_offsets.clone(),
+            from_offsets: self.from_offsets(),
             // Pieces of one partition come in the order of their offsets: the last one stays.
             leader_epochs: self.outcomes.iter().filter_map(epoch).collect(),
             topic_ids: self.topic_ids.clone(),
             recreated: self.recreated.clone(),
+            repeated: false,
             moved_back: moved_back(&self.lost),
         }
     }

@@ -50,12 +50,18 @@ pub struct StoreCommit {
     pub query_id: String,
     /// The next offset to read of **every** partition of the batch's plan.
     pub offsets: BTreeMap<TopicPartition, i64>,
+    /// Where the batch began in each partition that had anything to read, for stores that are to read their last batch again. Empty where that is not
+    /// known: of a batch of an earlier run.
+    pub from_offsets: BTreeMap<TopicPartition, i64>,
     /// The leader epoch of the last record batch that was read of each partition, where it had one.
     pub leader_epochs: BTreeMap<TopicPartition, i32>,
     /// The ids of the topics that were read, where the brokers have them.
     pub topic_ids: BTreeMap<String, Uuid>,
     /// Topics that were deleted and created again while they were read: nothing is stored for them.
     pub recreated: BTreeSet<String>,
+    /// Whether these were stored before, and nothing new was processed since: then the store looks afresh what it holds, since somebody
+    /// else may have moved it on meanwhile.
+    pub repeated: bool,
     /// Partitions whose log ended before what was to be read next, so that they were begun anew further back: what the store has is no
     /// offset of that log.
     pub moved_back: BTreeSet<TopicPartition>,

@@ -381,9 +381,11 @@ impl Run {
                 batch_id: batch.id,
                 query_id: self.id.to_string(),
                 offsets: span.end.clone(),
+                from_offsets: span.from_offsets(),
                 leader_epochs,
                 topic_ids: span.own.topic_ids.clone(),
                 recreated: recreated_topics(&tally.lost),
+                repeated: false,
                 moved_back: moved_back(lost),
             })
         };

@@ -52,6 +52,17 @@ pub(crate) struct Span {
     pub(crate) own: OwnSource,
 }
 
+impl Span {
+    /// Where it begins in each partition that has anything to read.
+    pub(crate) fn from_offsets(&self) -> Offsets {
+        let from = |(partition, end): (&TopicPartition, &i64)| {
+            let from = self.own.new_starts.get(partition).or_else(|| self.start.get(partition))?;
+            (from < end).then(|| (partition.clone(), *from))
+        };
+        self.end.iter().filter_map(from).collect()
+    }
+}
+
 impl Source {
     pub(crate) fn new(options: StreamOptions, client: Client) -> Self {
         let min_offsets = options.min_offsets_per_trigger.map(|min| MinOffsets::new(min, options.max_trigger_delay));
@@ -98,6 +109,8 @@ impl Source {
             let missing = partitions.into_iter().filter(|partition| !begin.offsets.contains_key(partition)).collect();
             begin.offsets.extend(self.reader().earliest(&missing).await?);
             self.move_to(begin.offsets.clone(), ids(&topics));
+            // What was put right is stored with the first batch, also if that has nothing to read.
+            self.began = begin.lost.is_empty();
         }
         Ok(begin)
     }

@@ -60,7 +60,7 @@ impl Stores {
             if let Some((commit, _)) = slot.last.as_ref().filter(due) {
                 commits.resize(commits.len().max(slot.source + 1), None);
                 if let Some(place) = commits.get_mut(slot.source) {
-                    *place = Some(commit.clone());
+                    *place = Some(StoreCommit { repeated: true, ..commit.clone() });
                 }
             }
         }

@@ -154,9 +154,11 @@ impl Run {
                 batch_id,
                 query_id: self.id.to_string(),
                 offsets: offsets.clone()?,
+                from_offsets: Offsets::new(),
                 leader_epochs: own.leader_epochs,
                 topic_ids: own.topic_ids,
                 recreated: BTreeSet::new(),
+                repeated: true,
                 moved_back: BTreeSet::new(),
             })
         };
