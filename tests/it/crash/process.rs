@@ -11,7 +11,7 @@ use super::child::{self, Life};
 use super::schedule::Aim;
 
 /// A process that does not come to its aim is killed all the same.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A life at work; it ends with its owner.
 pub(super) struct Running {
