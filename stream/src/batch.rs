@@ -187,7 +187,7 @@ impl ProcessedBatch {
     }
 
     /// Where each partition that had anything to read was begun. Pieces come in the order of their offsets.
-    fn from_offsets(&self) -> BTreeMap<TopicPartition, i64> {
+    fn begin_offsets(&self) -> BTreeMap<TopicPartition, i64> {
         let mut from = BTreeMap::new();
         for RangeOutcome { range, .. } in self.outcomes.iter().filter(|outcome| !outcome.range.is_empty()) {
             let partition = TopicPartition::new(range.topic.clone(), range.partition);
@@ -205,11 +205,12 @@ impl ProcessedBatch {
             batch_id: self.batch_id,
             query_id: query_id.to_owned(),
             offsets: self.end_offsets.clone(),
-            from_offsets: self.from_offsets(),
+            from_offsets: self.begin_offsets(),
             // Pieces of one partition come in the order of their offsets: the last one stays.
             leader_epochs: self.outcomes.iter().filter_map(epoch).collect(),
             topic_ids: self.topic_ids.clone(),
             recreated: self.recreated.clone(),
+            repeated: false,
             moved_back: moved_back(&self.lost),
         }
     }

@@ -29,7 +29,17 @@
 //! # }
 //! ```
 //!
-//! Records are views into the fetched bytes ([`ottla_protocol::record::Record`]). The wire format is the crate `ottla_protocol`'s, the
+//! A query is the same again and again, with what is new each time, in a task of its own:
+//!
+//! - [`StreamOptions::stream_from_pairs`] takes Spark's options of a stream, [`StreamingQuery::builder`] those of each source.
+//! - The query plans a batch, writes down where it ends in a checkpoint of Spark's layout, hands it to a function as a [`MicroBatch`] or writes it
+//!   to a [`Sink`], writes down that it is done, and commits to groups or other places ([`OffsetStore`]). Whenever the process dies, the next
+//!   start does the batch again that was at work, with the same id and the same ranges.
+//! - [`Trigger`] says when, [`RetryPolicy`] how often a batch that failed is tried, and a [`QueryListener`] hears of it all.
+//!
+//! [`DirectStream`] is for those who want the ranges of each batch in their own hand, and to commit when they say so.
+//!
+//! //! Records are views into the fetched bytes ([`ottla_protocol::record::Record`]). The wire format is the crate `ottla_protocol`'s, the
 //! connections and the fetch engine are `ottla_client`'s. Needs a tokio runtime with I/O and time.
 //!
 //! # Features

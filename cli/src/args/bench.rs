@@ -25,7 +25,7 @@ whole process), valueBytesPerSecond and recordsPerSecond (of wall time; MB are m
 (a billion value bytes), allocationsPerRecord (by Rust code, on all threads).";
 
 #[derive(Debug, Args)]
-#[command(after_help = format!("\
+#[command(next_help_heading = "Filter", after_help = format!("\
 Examples:
   ottla bench fetch -b localhost:9092 --subscribe logs
   ottla bench fetch -b localhost:9092 --subscribe logs --where \"value LIKE '%ERROR%'\" --parallelism 1 --json
@@ -34,11 +34,11 @@ Measured is the reading alone: connections have been made and ranges planned. No
 
 {PRINTED}"))]
 pub(crate) struct BenchFetchArgs {
-    #[command(flatten)]
-    pub(crate) source: SourceArgs,
     /// Count as hits only the records for which this SQL condition is true
     #[arg(long = "where", value_name = "EXPR", allow_hyphen_values = true)]
     pub(crate) filter: Option<String>,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
 }
 
 #[derive(Debug, Args)]

@@ -36,7 +36,7 @@ pub(crate) struct Common {
     /// A TOML file with the same options; of an option given twice, -X wins over a flag, and a flag over the file
     #[arg(long, global = true, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
-    /// Output for programs: JSON on standard output; the totals of a read, and errors, as JSON on standard error
+    /// Output for programs: JSON on standard output; the totals of read and run, and errors, as JSON on standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// How many threads read at most; another one starts when those before it do little but decode [default: one for each core]
@@ -76,7 +76,9 @@ pub(crate) struct DemoArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    next_help_heading = "Filter, output and commit",
+    after_help = "\
 Examples:
   Everything in a topic, as JSON lines:
     ottla read -b localhost:9092 --subscribe logs
@@ -101,10 +103,9 @@ wallSeconds, cpuSeconds, peakRssBytes, valueBytesPerSecond and recordsPerSecond 
 value bytes) and allocationsPerRecord, of the whole run. --format none prints these rates also without --json.
 
 Exit codes: 0 done; 1 unknown topic, unreachable broker, unreadable record, failed output or commit; 2 wrong use; \
-3 data loss; 130 interrupted. Nothing is committed before everything was written out.")]
+3 data loss; 130 interrupted. Nothing is committed before everything was written out."
+)]
 pub(crate) struct ReadArgs {
-    #[command(flatten)]
-    pub(crate) source: SourceArgs,
     /// Keep only the records for which this SQL condition is true; what is committed stays the same
     #[arg(long = "where", value_name = "EXPR", allow_hyphen_values = true)]
     pub(crate) filter: Option<String>,
@@ -118,6 +119,8 @@ pub(crate) struct ReadArgs {
     /// Commit the end offsets of all partitions to this group, after everything was written out
     #[arg(long, value_name = "GROUP")]
     pub(crate) commit_group: Option<String>,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
 }
 
 /// What is printed of a record.
@@ -157,13 +160,14 @@ pub(crate) struct SourceArgs {
     /// What a start timestamp after the last record means: error or latest [default: error]
     #[arg(long, value_name = "STRATEGY", allow_hyphen_values = true)]
     starting_offsets_by_timestamp_strategy: Option<String>,
-    /// Where to end, exclusive: latest, or {"topic":{"0":50,"1":-1}} (-1 latest) with every partition [default: latest]
+    /// Where to end, exclusive (not in run): latest, or {"topic":{"0":50,"1":-1}} (-1 latest) with every partition
+    /// [default: latest]
     #[arg(long, value_name = "OFFSETS", allow_hyphen_values = true)]
     ending_offsets: Option<String>,
-    /// End before the first record of each partition that is as late as its timestamp: {"topic":{"0":MS}}
+    /// End (not in run) before the first record of each partition that is as late as its timestamp: {"topic":{"0":MS}}
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     ending_offsets_by_timestamp: Option<String>,
-    /// End before the first record that is as late as this (ms since the epoch)
+    /// End (not in run) before the first record that is as late as this (ms since the epoch)
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     ending_timestamp: Option<String>,
     /// Whether records that are gone stop the read (exit code 3) or are only reported [default: true]

@@ -6,7 +6,9 @@ use ottla_stream::Trigger;
 use std::{path::PathBuf, str::FromStr};
 
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    next_help_heading = "Query",
+    after_help = "\
 Examples:
   Print what is new, and remember how far we are in a directory:
     ottla run -b localhost:9092 --subscribe logs --checkpoint /var/lib/jobs/logs
@@ -24,19 +26,17 @@ Examples:
       commit_group = \"payments-job\"
 
 The order of a batch is: plan, write CHECKPOINT/offsets/N, read and write out, write CHECKPOINT/commits/N, commit to the group. \
-After a failure or a kill the next run does the same batch again, with the same id and ranges. The checkpoint has Spark's layout: \
+After a failure or a kill the next run does the same batch again, with the same id and ranges; without a checkpoint it is planned anew, \
+from the group on. The checkpoint has Spark's layout: \
 Ottla goes on from one that Spark wrote, and Spark from one that Ottla wrote. The start options count for the first start only.
 
 With --json the totals on standard error have the fields records, valueBytes and hits (records looked at, bytes of their values, and \
-those kept), batches, lostOffsets, failedCommits, wallSeconds, cpuSeconds and peakRssBytes.
+those kept), batches, lostOffsets, failedCommits, and those of `ottla read` from wallSeconds on.
 
 Exit codes: 0 done, or stopped by SIGTERM with its batch finished or given up; 1 unknown topic, unreachable broker, damaged or locked \
-checkpoint, failed output, a commit still failing at the stop; 2 wrong use; 3 data loss; 130 interrupted.")]
+checkpoint, failed output, a commit still failing at the stop; 2 wrong use; 3 data loss; 130 interrupted."
+)]
 pub(crate) struct RunArgs {
-    #[command(flatten)]
-    pub(crate) source: SourceArgs,
-    #[command(flatten)]
-    pub(crate) limits: LimitArgs,
     /// Keep only the records for which this SQL condition is true; what is committed stays the same
     #[arg(long = "where", value_name = "EXPR", allow_hyphen_values = true)]
     pub(crate) filter: Option<String>,
@@ -50,15 +50,20 @@ pub(crate) struct RunArgs {
     /// Commit the end offsets of each batch to this group, of all sources that don't name their own
     #[arg(long, value_name = "GROUP")]
     pub(crate) commit_group: Option<String>,
-    /// Another store for the offsets: group:NAME
+    /// Where to keep the offsets beside a checkpoint, or in its place: group:NAME, which is the same as --commit-group NAME
     #[arg(long, value_name = "STORE")]
     pub(crate) offset_store: Option<String>,
-    /// Where to write what is kept: console: (JSON lines on standard output), file:DIR (JSON lines, one file a batch), or null:
+    /// Where to write what is kept: console: (JSON lines on standard output), file:DIR (JSON lines, one file a batch; needs a
+    /// checkpoint), or null:
     #[arg(long, value_name = "URL", default_value = "console:")]
     pub(crate) sink: SinkUrl,
     /// Append a line of Spark's StreamingQueryProgress JSON to this file for each batch
     #[arg(long, value_name = "FILE")]
     pub(crate) progress_json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
 }
 
 /// Spark's limits of a batch, as flags. Each also works as `-X name=value`.
@@ -93,6 +98,7 @@ impl RunArgs {
     pub(crate) fn pairs(&self) -> Vec<(String, String)> {
         let mut pairs = self.source.pairs();
         pairs.extend(self.limits.pairs());
+        pairs.extend(self.checkpoint.clone().map(|location| ("checkpointLocation".to_owned(), location)));
         pairs
     }
 }

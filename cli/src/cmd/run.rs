@@ -34,9 +34,6 @@ pub(crate) async fn run(common: &Common, args: &RunArgs) -> Result<(), Failure> 
         .filter(filter)
         .parallelism(parallelism(common))
         .listener(Told(watcher.clone()));
-    if let Some(checkpoint) = &args.checkpoint {
-        query = query.checkpoint(checkpoint);
-    }
     if let Some(group) = group(args)? {
         query = query.commit_group(group);
     }
@@ -92,6 +89,7 @@ fn sources(common: &Common, args: &RunArgs) -> Result<Vec<StreamOptions>, Failur
 fn group(args: &RunArgs) -> Result<Option<&str>, Failure> {
     let Some(store) = &args.offset_store else { return commit_group(args.commit_group.as_deref(), None) };
     match store.split_once(':') {
+        Some(("group", "")) => Err(Failure::usage("--offset-store 'group:' names no group: group:NAME does")),
         Some(("group", name)) => {
             if args.commit_group.as_deref().is_some_and(|group| group != name) {
                 return Err(Failure::usage(format!(

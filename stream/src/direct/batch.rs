@@ -93,7 +93,7 @@ impl DirectBatch {
     /// lets the stream go on, and what can be committed.
     pub fn processed(self) -> ProcessedRanges {
         self.is_processed.store(true, Ordering::Release);
-        let from_offsets = self.span.from_offsets();
+        let from_offsets = self.span.begin_offsets();
         let Span { end, own, .. } = self.span;
         let moved_back = moved_back(&self.micro_batch.lost());
         let (mut lost, mut leader_epochs) = (Vec::new(), own.leader_epochs);
@@ -109,6 +109,7 @@ impl DirectBatch {
             leader_epochs,
             topic_ids: own.topic_ids,
             recreated: recreated_topics(&lost),
+            repeated: false,
             moved_back,
         };
         ProcessedRanges { stream: self.stream, ranges: self.ranges, commit }

@@ -47,7 +47,8 @@ impl GroupStore {
         outcome.gone = recreated.into_iter().map(|(partition, _)| partition.clone()).collect();
         let unseen: Vec<TopicPartition> = {
             let held = self.held();
-            rest.iter().map(|(partition, _)| *partition).filter(|known| !held.contains_key(known)).cloned().collect()
+            let is_unseen = |partition: &&TopicPartition| commit.repeated || !held.contains_key(*partition);
+            rest.iter().map(|(partition, _)| *partition).filter(is_unseen).cloned().collect()
         };
         if !unseen.is_empty() {
             outcome.not_offsets = self.fetch(Some(&unseen)).await?.not_offsets;

@@ -63,6 +63,9 @@ pub struct StoreCommit {
     pub topic_ids: BTreeMap<String, Uuid>,
     /// Topics that were deleted and created again while they were read: nothing is stored for them.
     pub recreated: BTreeSet<String>,
+    /// Whether these were stored before, and nothing new was processed since: then the store looks afresh what it holds, since somebody
+    /// else may have moved it on meanwhile.
+    pub repeated: bool,
     /// Partitions whose log ended before what was to be read next, so that they were begun anew further back: what the store has is no
     /// offset of that log.
     pub moved_back: BTreeSet<TopicPartition>,

@@ -187,11 +187,16 @@ impl RunnableQuery {
             ))
             .into());
         }
+        let ignored = match query.trigger {
+            Trigger::Continuous(_) => ignored_in_continuous_mode(&query.sources),
+            _ => Vec::new(),
+        };
         let checkpoint = checkpoint.map(|location| Checkpoint::open(&location)).transpose()?.map(Arc::new);
         let id = checkpoint.as_ref().map_or_else(Uuid::new_v4, |checkpoint| checkpoint.id());
         let control = Arc::new(Control::new(query.stop_timeout));
         let log = Arc::new(Mutex::new(ProgressLog::default()));
         let observer = Observer::new(id, name.clone(), query.listeners, log.clone());
+        ignored.iter().for_each(|warning| observer.warn(warning));
         let run_id = observer.run_id();
         let mut sources = query.sources;
         for source in &mut sources {
@@ -221,6 +226,20 @@ impl RunnableQuery {
         });
         Ok(StreamingQuery { id: id.to_string(), run_id: run_id.to_string(), name, control, log, ended })
     }
+}
+
+/// Limits of batches, which continuous mode doesn't have.
+fn ignored_in_continuous_mode(sources: &[StreamOptions]) -> Vec<String> {
+    let given = |source: &StreamOptions| {
+        [
+            ("maxOffsetsPerTrigger", source.max_offsets_per_trigger.is_some()),
+            ("minOffsetsPerTrigger", source.min_offsets_per_trigger.is_some()),
+            ("minPartitions", source.min_partitions.is_some()),
+            ("maxRecordsPerPartition", source.max_records_per_partition.is_some()),
+        ]
+    };
+    let ignored = sources.iter().flat_map(given).filter(|(_, is_given)| *is_given);
+    ignored.map(|(name, _)| format!("option '{name}' has no effect in continuous mode, which has no batches")).collect()
 }
 
 impl QueryBuilder {

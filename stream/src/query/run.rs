@@ -62,6 +62,7 @@ pub(super) struct Run {
     batch_id: i64,
     /// A batch that an earlier run began.
     pending: Option<Batch>,
+    told_of_memory: bool,
 }
 
 /// A batch that is written down, or will be.
@@ -132,6 +133,7 @@ impl Run {
             control,
             batch_id: 0,
             pending: None,
+            told_of_memory: false,
         };
         run.run().await
     }
@@ -318,7 +320,20 @@ impl Run {
         if let Some(checkpoint) = &self.checkpoint {
             self.warn_all(checkpoint.warnings());
         }
+        self.warn_of_memory();
         Ok(())
+    }
+
+    /// Tells once of a batch that took more memory than there was to be. All clients have one budget.
+    fn warn_of_memory(&mut self) {
+        let Some(client) = self.sources.first().map(|source| &source.client) else { return };
+        let excess = client.memory_excess_bytes();
+        if excess > 0 && !std::mem::replace(&mut self.told_of_memory, true) {
+            let limit = client.config().memory_bytes;
+            self.observer.warn(&format!(
+                "a single answer or record batch is larger than what was left of ottla.memory.bytes={limit}: {excess} bytes more were held"
+            ));
+        }
     }
 
     async fn process(&mut self, batch: &Batch, report: &mut BatchReport) -> Result<(MicroBatch, Vec<Tally>)> {
@@ -381,10 +396,11 @@ impl Run {
                 batch_id: batch.id,
                 query_id: self.id.to_string(),
                 offsets: span.end.clone(),
-                from_offsets: span.from_offsets(),
+                from_offsets: span.begin_offsets(),
                 leader_epochs,
                 topic_ids: span.own.topic_ids.clone(),
                 recreated: recreated_topics(&tally.lost),
+                repeated: false,
                 moved_back: moved_back(lost),
             })
         };

@@ -2,7 +2,7 @@
 
 use super::micro_batch::Part;
 use crate::{
-    Error, LossKind, LostRange, OffsetRange, OffsetStore, Offsets, ReadSettings, Result, StreamOptions,
+    Error, LossKind, LostRange, OffsetRange, OffsetStore, Offsets, ReadSettings, Result, StoreCommit, StreamOptions,
     checkpoint::OwnSource,
     offset::{Begin, End, Latest, OffsetReader},
     options::partition_set,
@@ -54,7 +54,7 @@ pub(crate) struct Span {
 
 impl Span {
     /// Where it begins in each partition that has anything to read.
-    pub(crate) fn from_offsets(&self) -> Offsets {
+    pub(crate) fn begin_offsets(&self) -> Offsets {
         let from = |(partition, end): (&TopicPartition, &i64)| {
             let from = self.own.new_starts.get(partition).or_else(|| self.start.get(partition))?;
             (from < end).then(|| (partition.clone(), *from))
@@ -90,6 +90,15 @@ impl Source {
         let topics = self.reader().topics().await?;
         let partitions = self.reader().partitions(&topics)?;
         Ok((topics, partitions))
+    }
+
+    /// Topics of a commit that are gone since, or other ones of the same name. A store would wait for them.
+    pub(super) async fn no_longer_there(&self, commit: &StoreCommit) -> Result<BTreeSet<String>> {
+        let topics = self.reader().topics().await?;
+        let mut gone = changed(&commit.topic_ids, &ids(&topics));
+        let names = commit.offsets.keys().map(|partition| &partition.topic);
+        gone.extend(names.filter(|name| !topics.contains_key(*name)).cloned());
+        Ok(gone)
     }
 
     /// Resolves the start options to numbers.

@@ -60,11 +60,15 @@ impl Stores {
             if let Some((commit, _)) = slot.last.as_ref().filter(due) {
                 commits.resize(commits.len().max(slot.source + 1), None);
                 if let Some(place) = commits.get_mut(slot.source) {
-                    *place = Some(commit.clone());
+                    *place = Some(StoreCommit { repeated: true, ..commit.clone() });
                 }
             }
         }
         if commits.is_empty() { Ok(Vec::new()) } else { self.commit(&commits).await }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
     }
 
     /// The store that a source begins from when there is no checkpoint.
@@ -97,6 +101,8 @@ impl Stores {
             if let Err(error) = slot.commit(commit, &mut warnings).await {
                 self.failed += 1;
                 if self.only {
+                    // The query ends with this, and the batch is read again: nothing is left to be tried at the stop.
+                    slot.waiting = None;
                     return Err(error);
                 }
                 warnings.push(format!(

@@ -100,6 +100,24 @@ async fn a_group_says_where_a_checkpoint_begins_if_it_is_asked_to() {
     assert_eq!(memory.batches(), [(0, "t-0: [4, 10) t-1: [0, 10)".to_owned())]);
 }
 
+/// S-O08: what is committed again, or late, never takes back what somebody else committed meanwhile.
+#[tokio::test]
+async fn s_o08_a_repeated_commit_does_not_go_back() {
+    let broker = broker(1, 100).await;
+    let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
+    let options = options(&broker, &[("ottla.recommitInterval", "200ms")]);
+    let running = memory.start(query(options, checkpoint.path()).commit_group("g")).unwrap();
+    running.process_all_available().await.unwrap();
+    broker.commit("g", "t", 0, committed(500));
+    let commits = broker.requests(ApiKey::OffsetFetch);
+    while broker.requests(ApiKey::OffsetFetch) < commits + 2 {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    running.stop().await.unwrap();
+    assert_eq!(broker.committed("g", "t", 0).unwrap().offset, 500);
+    assert!(memory.warnings().iter().any(|warning| warning.contains("is further already in t-0 and stays at 500")));
+}
+
 /// S-O04: what the group has is of a topic that is gone, however large the new one is.
 #[tokio::test]
 async fn s_o04_a_group_that_was_in_a_topic_of_the_same_name() {

@@ -66,7 +66,14 @@ impl Run {
 
     /// Goes on after a batch that an earlier run has done.
     async fn committed_before(&mut self, batch_id: i64, entry: &OffsetsEntry) -> Result<()> {
-        let commits = self.commits_of(batch_id, entry);
+        let mut commits = self.commits_of(batch_id, entry);
+        for (source, commit) in self.sources.iter().zip(&mut commits) {
+            if let Some(commit) = commit.as_mut().filter(|_| !self.stores.is_empty()) {
+                // The first batch tells of those.
+                let gone = source.no_longer_there(commit).await?;
+                commit.offsets.retain(|partition, _| !gone.contains(&partition.topic));
+            }
+        }
         self.go_to(entry);
         // The last run may not have come to it, and nobody has where the checkpoint came from elsewhere.
         let warnings = self.stores.commit(&commits).await?;
@@ -158,6 +165,7 @@ impl Run {
                 leader_epochs: own.leader_epochs,
                 topic_ids: own.topic_ids,
                 recreated: BTreeSet::new(),
+                repeated: true,
                 moved_back: BTreeSet::new(),
             })
         };
