@@ -1,6 +1,9 @@
 //! Requests to ZooKeeper that outlive connections and sessions, but never their deadline.
 
-use super::{ZooKeeperError, ZooKeeperErrorKind, ZooKeeperOptions};
+#[cfg(feature = "zookeeper-tls")]
+use super::tls;
+use super::{ZooKeeperError, ZooKeeperErrorKind};
+use crate::{BoxError, ZooKeeperOptions};
 use std::{
     fmt,
     sync::{Mutex, PoisonError},
@@ -99,11 +102,11 @@ impl Session {
             let outcome = timeout_at(deadline, self.round(&mut work)).await;
             match outcome {
                 Ok(Ok(())) => continue,
-                Ok(Err(error @ Error::AuthFailed)) => {
+                Ok(Err(Failure::Final(source))) => {
                     let path = "the session".to_owned();
-                    return Err(self.error(ZooKeeperErrorKind::Refused { path, source: error.into() }));
+                    return Err(self.error(ZooKeeperErrorKind::Refused { path, source }));
                 }
-                Ok(Err(error)) => said = Some(error),
+                Ok(Err(Failure::Lost(error))) => said = Some(error),
                 Err(_) => {}
             }
             // A session that gave no answer is not waited for: nothing of ours depends on it.
@@ -121,8 +124,8 @@ impl Session {
     /// Sends what has no answer yet, once.
     ///
     /// # Errors
-    /// The session or the connection is gone, or serves badly: another one may do better.
-    async fn round(&self, work: &mut Work) -> Result<(), Error> {
+    /// There is no session, or it is gone, or serves badly.
+    async fn round(&self, work: &mut Work) -> Result<(), Failure> {
         let client = self.client().await?;
         let mut waiting = work.unanswered().into_iter();
         let mut tasks = JoinSet::new();
@@ -135,17 +138,17 @@ impl Session {
                 tasks.spawn(async move { (index, send(&client, &request, acl).await) });
             }
             let Some(joined) = tasks.join_next().await else { return Ok(()) };
-            let unreadable = |_| Error::UnexpectedError("an answer could not be read".to_owned());
+            let unreadable = |_| Failure::Lost(Error::UnexpectedError("an answer could not be read".to_owned()));
             let (index, result) = joined.map_err(unreadable)?;
             let reply = match result {
                 Err(error) if is_final(&error) => Reply::Refused(error),
-                result => result?,
+                result => result.map_err(Failure::of)?,
             };
             work.answered(index, reply);
         }
     }
 
-    async fn client(&self) -> Result<Client, Error> {
+    async fn client(&self) -> Result<Client, Failure> {
         if let Some(client) = self.current().clone() {
             return Ok(client);
         }
@@ -153,7 +156,14 @@ impl Session {
         if let Some(auth) = &self.options.auth {
             connector = connector.with_auth("digest", auth.credentials().as_bytes());
         }
-        let client = connector.connect(&self.servers).await?;
+        #[cfg(feature = "zookeeper-tls")]
+        let client = match tls::options(&self.servers, &self.options).map_err(Failure::Final)? {
+            Some(tls) => connector.with_tls(tls).secure_connect(&self.servers).await,
+            None => connector.connect(&self.servers).await,
+        };
+        #[cfg(not(feature = "zookeeper-tls"))]
+        let client = connector.connect(&self.servers).await;
+        let client = client.map_err(Failure::of)?;
         *self.current() = Some(client.clone());
         Ok(client)
     }
@@ -163,7 +173,21 @@ impl Session {
     }
 }
 
-/// Whether no other session will do better.
+/// Why a round ended early.
+enum Failure {
+    /// Another session may do better.
+    Lost(Error),
+    /// None will.
+    Final(BoxError),
+}
+
+impl Failure {
+    fn of(error: Error) -> Self {
+        if error == Error::AuthFailed { Self::Final(error.into()) } else { Self::Lost(error) }
+    }
+}
+
+/// Whether no other session will do better with a request.
 fn is_final(error: &Error) -> bool {
     matches!(
         error,
