@@ -112,8 +112,7 @@ impl Session {
             // A session that gave no answer is not waited for: nothing of ours depends on it.
             *self.current() = None;
             if Instant::now() + pause >= deadline {
-                let source = said.map(Into::into);
-                return Err(self.error(ZooKeeperErrorKind::NoAnswer { within: self.options.timeout, source }));
+                return Err(self.error(ZooKeeperErrorKind::NoAnswer { within: self.options.timeout, source: said }));
             }
             sleep(pause).await;
             pause = longest.min(pause * 2);
@@ -138,8 +137,7 @@ impl Session {
                 tasks.spawn(async move { (index, send(&client, &request, acl).await) });
             }
             let Some(joined) = tasks.join_next().await else { return Ok(()) };
-            let unreadable = |_| Failure::Lost(Error::UnexpectedError("an answer could not be read".to_owned()));
-            let (index, result) = joined.map_err(unreadable)?;
+            let (index, result) = joined.map_err(|_| Failure::unreadable())?;
             let reply = match result {
                 Err(error) if is_final(&error) => Reply::Refused(error),
                 result => result.map_err(Failure::of)?,
@@ -157,13 +155,21 @@ impl Session {
             connector = connector.with_auth("digest", auth.credentials().as_bytes());
         }
         #[cfg(feature = "zookeeper-tls")]
-        let client = match tls::options(&self.servers, &self.options).map_err(Failure::Final)? {
-            Some(tls) => connector.with_tls(tls).secure_connect(&self.servers).await,
-            None => connector.connect(&self.servers).await,
+        let tls = tls::options(&self.servers, &self.options).map_err(Failure::Final)?;
+        let servers = self.servers.clone();
+        // In a task, as requests are.
+        let mut connecting = JoinSet::new();
+        connecting.spawn(async move {
+            #[cfg(feature = "zookeeper-tls")]
+            if let Some(tls) = tls {
+                return connector.with_tls(tls).secure_connect(&servers).await;
+            }
+            connector.connect(&servers).await
+        });
+        let client = match connecting.join_next().await {
+            Some(Ok(connected)) => connected.map_err(Failure::of)?,
+            Some(Err(_)) | None => return Err(Failure::unreadable()),
         };
-        #[cfg(not(feature = "zookeeper-tls"))]
-        let client = connector.connect(&self.servers).await;
-        let client = client.map_err(Failure::of)?;
         *self.current() = Some(client.clone());
         Ok(client)
     }
@@ -176,14 +182,23 @@ impl Session {
 /// Why a round ended early.
 enum Failure {
     /// Another session may do better.
-    Lost(Error),
+    Lost(BoxError),
     /// None will.
     Final(BoxError),
 }
 
 impl Failure {
     fn of(error: Error) -> Self {
-        if error == Error::AuthFailed { Self::Final(error.into()) } else { Self::Lost(error) }
+        match error {
+            Error::AuthFailed => Self::Final(error.into()),
+            // Why is not to be had of the client.
+            Error::NoHosts => Self::Lost("no server could be reached, or took the session".into()),
+            error => Self::Lost(error.into()),
+        }
+    }
+
+    fn unreadable() -> Self {
+        Self::Lost("an answer could not be read".into())
     }
 }
 
