@@ -110,8 +110,9 @@ impl QueryBuilder {
     }
 
     /// Another store for the offsets of the source with this number (from 0, in the order given).
-    pub fn offset_store(mut self, source: usize, store: impl OffsetStore) -> Self {
-        self.stores.push((source, Arc::new(store)));
+    /// Sources may share one if they don't share partitions.
+    pub fn offset_store(mut self, source: usize, store: Arc<dyn OffsetStore>) -> Self {
+        self.stores.push((source, store));
         self
     }
 
