@@ -77,8 +77,8 @@ pub use offset_store::{
     StoredOffsets,
 };
 pub use options::{
-    OffsetOutOfRange, OptionError, StartingOffsetsByTimestampStrategy, StreamOptions, StreamOptionsBuilder,
-    TomlOptions, client_config,
+    MaintenanceOptions, OffsetOutOfRange, OptionError, StartingOffsetsByTimestampStrategy, StreamOptions,
+    StreamOptionsBuilder, TomlOptions, client_config,
 };
 pub use ottla_client::{BudgetHeld, Client, FetchErrorKind, TopicPartition};
 pub use ottla_protocol::record::{BatchError, BatchHeader, Header, Headers, Record, TimestampType};

@@ -1,13 +1,8 @@
 //! Looking at a checkpoint that somebody else works with, Spark or another process: without its lock, and without changing anything.
 
 use super::{
-    CheckpointError, CheckpointErrorKind, Offsets, OwnEntry, commit_log,
-    error::IdList,
-    location,
-    log::MetadataLog,
-    offset_log::OffsetsLines,
-    own::OwnSource,
-    parse_query_id,
+    CheckpointError, CheckpointErrorKind, Offsets, OwnEntry, commit_log, error::IdList, location, log::MetadataLog,
+    offset_log::OffsetsLines, own::OwnSource, parse_query_id,
 };
 use std::{
     collections::BTreeMap,
@@ -114,7 +109,6 @@ impl CheckpointView {
 }
 
 /// A batch that is done, by source; `None` when one of its files is not there.
-#[expect(clippy::type_complexity, reason = "it is that of one field")]
 fn read(
     commits: &MetadataLog,
     offsets: &MetadataLog,

@@ -41,6 +41,14 @@ impl CheckpointOffsets {
         Ok(Self { view: CheckpointView::new(location)?, location: location.to_owned(), source })
     }
 
+    /// The id of the query; `None` when no batch is done yet, or it can't be read.
+    ///
+    /// # Errors
+    /// There is no such checkpoint, or its files are damaged.
+    pub async fn query_id(&self) -> Result<Option<String>> {
+        Ok(self.look().await?.and_then(|batch| batch.query_id).map(|id| id.to_string()))
+    }
+
     /// The newest batch that is done, of the source that is meant; `None` when none is done yet.
     ///
     /// # Errors

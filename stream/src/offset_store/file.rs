@@ -148,9 +148,7 @@ impl Shared {
     /// A file that is not there has no rows.
     fn read(&self) -> Result<Rows, OffsetsFileError> {
         match fs::read(&self.path) {
-            Ok(bytes) => {
-                parse(&bytes).map_err(|source| OffsetsFileError { path: self.path.clone(), source })
-            }
+            Ok(bytes) => parse(&bytes).map_err(|source| OffsetsFileError { path: self.path.clone(), source }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Rows::new()),
             Err(error) => Err(OffsetsFileError::io(&self.path, "reading it", error)),
         }
@@ -345,4 +343,3 @@ impl From<OffsetsFileError> for Error {
         Self::OffsetsFile(error)
     }
 }
-

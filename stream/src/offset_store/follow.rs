@@ -4,8 +4,9 @@ use super::{
     CheckpointOffsets, CommitOutcome, OffsetMove, OffsetMoves, OffsetState, OffsetStore, OffsetTarget, StoredOffset,
     checkpoint::FinishedOffsets,
 };
-use crate::{CheckpointErrorKind, Error, Result};
+use crate::{CheckpointErrorKind, Error, Result, options::RECOMMIT_INTERVAL_DEFAULT};
 use ottla_client::{Client, TopicPartition};
+use ottla_protocol::Uuid;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -22,8 +23,28 @@ pub struct CheckpointFollower {
     topics: BTreeSet<String>,
     force: bool,
     recommit_interval: Duration,
-    /// What was stored last, and when.
-    last: Option<(FinishedOffsets, Instant)>,
+    last: Option<Last>,
+}
+
+/// What was stored last.
+#[derive(Debug)]
+struct Last {
+    batch: FinishedOffsets,
+    at: Instant,
+    /// The ids that its topics had then.
+    topic_ids: BTreeMap<String, Uuid>,
+}
+
+impl Last {
+    /// Spark's offsets don't say which topic they are of. Those that were there before are of the topic that there was then, and must not be
+    /// stored for another one that has its name since.
+    fn identify(&self, offsets: &mut BTreeMap<TopicPartition, StoredOffset>) {
+        for (partition, stored) in offsets {
+            if self.batch.source.offsets.get(partition) == Some(&stored.offset) {
+                stored.topic_id = stored.topic_id.or_else(|| self.topic_ids.get(&partition.topic).copied());
+            }
+        }
+    }
 }
 
 /// What a look at the checkpoint came to.
@@ -65,7 +86,7 @@ impl CheckpointFollower {
             client: client.clone(),
             topics: BTreeSet::new(),
             force: false,
-            recommit_interval: Duration::from_secs(600),
+            recommit_interval: RECOMMIT_INTERVAL_DEFAULT,
             last: None,
         }
     }
@@ -102,32 +123,33 @@ impl CheckpointFollower {
             newest => newest?,
         };
         let Some(newest) = newest else { return Ok(Followed::Nothing) };
-        let repeated = match &self.last {
-            Some((last, at)) if *last == newest => {
-                if at.elapsed() < self.recommit_interval {
-                    return Ok(Followed::Nothing);
-                }
-                true
-            }
-            _ => false,
-        };
+        let repeated = self.last.as_ref().is_some_and(|last| last.batch == newest);
+        if repeated && self.last.as_ref().is_some_and(|last| last.at.elapsed() < self.recommit_interval) {
+            return Ok(Followed::Nothing);
+        }
+        let mut stored = newest.stored();
+        if let Some(last) = &self.last {
+            last.identify(&mut stored.offsets);
+        }
         let query_id = newest.query_id.map(|id| id.to_string());
-        let target = OffsetTarget::Stored { offsets: newest.stored(), query_id: query_id.clone() };
+        let target = OffsetTarget::Stored { offsets: stored, query_id: query_id.clone() };
         let mut moves = OffsetMoves::plan(&*self.store, &self.client, &target, &self.topics).await?;
         let refused = if self.force { Vec::new() } else { moves.split_refused() };
         let outcome = moves.apply(&*self.store, self.force).await?;
         let batch_id = newest.batch_id;
-        self.last = Some((newest, Instant::now()));
+        let topic_ids = moves.topic_ids().clone();
+        self.last = Some(Last { batch: newest, at: Instant::now(), topic_ids });
         Ok(Followed::Batch(FollowedBatch { batch_id, query_id, repeated, outcome, refused, left_out: moves.left_out }))
     }
 
-    /// What is done and not stored yet; `None` when that can't be said.
-    pub async fn waiting(&self) -> Option<BTreeMap<TopicPartition, StoredOffset>> {
-        let newest = self.checkpoint.newest_of_all().await.ok()??;
-        let is_stored = self.last.as_ref().is_some_and(|(last, _)| *last == newest);
-        let mut waiting = if is_stored { BTreeMap::new() } else { newest.stored().offsets };
-        waiting.retain(|partition, _| self.topics.is_empty() || self.topics.contains(&partition.topic));
-        Some(waiting)
+    /// The partitions of the newest batch that is done, which the store may not have yet; none when that can't be said.
+    pub async fn waiting(&self) -> BTreeSet<TopicPartition> {
+        let Ok(Some(newest)) = self.checkpoint.newest_of_all().await else { return BTreeSet::new() };
+        if self.last.as_ref().is_some_and(|last| last.batch == newest) {
+            return BTreeSet::new();
+        }
+        let is_followed = |partition: &TopicPartition| self.topics.is_empty() || self.topics.contains(&partition.topic);
+        newest.source.offsets.into_keys().filter(is_followed).collect()
     }
 
     /// Whether an error of [`look`](Self::look) comes again however often one looks: something is named wrong.

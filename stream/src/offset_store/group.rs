@@ -118,12 +118,8 @@ impl StoredOffset {
 
 /// What a committed offset says of itself.
 fn stored(committed: &OffsetAndMetadata) -> StoredOffset {
-    let mut stored = StoredOffset {
-        offset: committed.offset,
-        batch_id: None,
-        topic_id: None,
-        leader_epoch: committed.leader_epoch,
-    };
+    let mut stored =
+        StoredOffset { offset: committed.offset, batch_id: None, topic_id: None, leader_epoch: committed.leader_epoch };
     let mut words = committed.metadata.as_deref().unwrap_or_default().split(' ');
     if words.next() == Some(METADATA_PREFIX) {
         for word in words {

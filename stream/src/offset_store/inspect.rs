@@ -2,7 +2,8 @@
 
 use super::{OffsetStore, StoredOffset, StoredOffsets};
 use crate::{Offsets, Result};
-use ottla_client::{Client, IsolationLevel, OffsetSpec, Topic, TopicPartition};
+use ottla_client::{Client, IsolationLevel, OffsetSpec, TopicPartition};
+use ottla_protocol::Uuid;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -93,7 +94,7 @@ impl InspectedOffsets {
         stored.offsets.retain(|partition, _| is_wanted(partition));
         stored.not_offsets.retain(|partition, _| is_wanted(partition));
         let log = Logs::look_up(client, topics.iter().cloned().chain(stored.topics())).await?;
-        if let Some(topic) = topics.iter().find(|topic| !log.topics.contains_key(*topic) && !stored.has(topic)) {
+        if let Some(topic) = topics.iter().find(|topic| !log.topics.contains(*topic) && !stored.has(topic)) {
             return Err(ottla_client::Error::UnknownTopic { topic: topic.clone() }.into());
         }
         Ok(log.inspect(stored))
@@ -117,10 +118,14 @@ impl StoredOffsets {
 }
 
 /// Some topics of the cluster, and where their logs begin and end.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Logs {
     /// Those that are there.
-    pub(super) topics: BTreeMap<String, Topic>,
+    pub(super) topics: BTreeSet<String>,
+    /// Their ids, where the brokers have them.
+    pub(super) topic_ids: BTreeMap<String, Uuid>,
+    /// All their partitions.
+    pub(super) partitions: BTreeSet<TopicPartition>,
     pub(super) earliest: Offsets,
     /// For the client's isolation level.
     pub(super) latest: Offsets,
@@ -133,16 +138,18 @@ impl Logs {
     pub(super) async fn look_up(client: &Client, topics: impl IntoIterator<Item = String>) -> Result<Self> {
         let names: BTreeSet<String> = topics.into_iter().collect();
         if names.is_empty() {
-            let topics = BTreeMap::new();
-            let none = Offsets::new;
-            return Ok(Self { topics, earliest: none(), latest: none(), high_watermarks: none() });
+            return Ok(Self::default());
         }
         // A topic that is not there is no error in the list of all.
         let mut topics = client.all_topics().await?;
         topics.retain(|name, _| names.contains(name));
+        let partitions: BTreeSet<TopicPartition> = topics
+            .iter()
+            .flat_map(|(name, topic)| topic.partitions.keys().map(|index| TopicPartition::new(name.clone(), *index)))
+            .collect();
         let isolation = client.config().isolation_level;
         let look_up = |spec, isolation| {
-            let wanted = partitions(&topics).map(|partition| (partition, spec)).collect::<BTreeMap<_, _>>();
+            let wanted = partitions.iter().map(|partition| (partition.clone(), spec)).collect::<BTreeMap<_, _>>();
             async move {
                 let found = client.list_offsets(&wanted, isolation).await?;
                 let known = found.into_iter().filter_map(|(partition, found)| Some((partition, found.offset?)));
@@ -156,17 +163,14 @@ impl Logs {
             // A stored offset may lie after an open transaction.
             IsolationLevel::ReadCommitted => look_up(OffsetSpec::Latest, IsolationLevel::ReadUncommitted).await?,
         };
-        Ok(Self { topics, earliest, latest, high_watermarks })
-    }
-
-    /// All partitions, in order.
-    pub(super) fn partitions(&self) -> impl Iterator<Item = TopicPartition> {
-        partitions(&self.topics)
+        let topic_ids = topics.iter().filter_map(|(name, topic)| Some((name.clone(), topic.topic_id?))).collect();
+        let topics = topics.into_keys().collect();
+        Ok(Self { topics, topic_ids, partitions, earliest, latest, high_watermarks })
     }
 
     /// How an offset of the topic with this id, if it says so, stands to the log.
     pub(super) fn state(&self, partition: &TopicPartition, stored: &StoredOffset) -> OffsetState {
-        let topic_id = self.topics.get(&partition.topic).and_then(|topic| topic.topic_id);
+        let topic_id = self.topic_ids.get(&partition.topic).copied();
         match (self.earliest.get(partition), self.high_watermarks.get(partition)) {
             _ if !stored.is_of(topic_id) => OffsetState::TopicRecreated,
             (Some(earliest), _) if stored.offset < *earliest => OffsetState::BelowLogStart,
@@ -178,7 +182,7 @@ impl Logs {
 
     fn inspect(&self, stored: StoredOffsets) -> InspectedOffsets {
         let named = stored.offsets.keys().chain(stored.not_offsets.keys()).cloned();
-        let all: BTreeSet<TopicPartition> = named.chain(self.partitions()).collect();
+        let all: BTreeSet<TopicPartition> = named.chain(self.partitions.iter().cloned()).collect();
         let partitions = all.into_iter().map(|partition| {
             let held = stored.offsets.get(&partition).copied();
             PartitionOffsets {
@@ -193,24 +197,18 @@ impl Logs {
     }
 }
 
-fn partitions(topics: &BTreeMap<String, Topic>) -> impl Iterator<Item = TopicPartition> {
-    topics
-        .iter()
-        .flat_map(|(name, topic)| topic.partitions.keys().map(move |index| TopicPartition::new(name.clone(), *index)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ottla_protocol::Uuid;
 
     #[test]
     fn each_offset_has_its_state() {
         let partition = TopicPartition::new("t", 0);
-        let topic = Topic { topic_id: Some(Uuid([1; 16])), is_internal: false, partitions: BTreeMap::new() };
         let offsets = |offset| Offsets::from([(partition.clone(), offset)]);
         let logs = Logs {
-            topics: [("t".to_owned(), topic)].into(),
+            topics: ["t".to_owned()].into(),
+            topic_ids: [("t".to_owned(), Uuid([1; 16]))].into(),
+            partitions: [partition.clone()].into(),
             earliest: offsets(60),
             latest: offsets(90),
             high_watermarks: offsets(100),

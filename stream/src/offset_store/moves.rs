@@ -165,12 +165,11 @@ impl OffsetMoves {
             _ => topics.clone(),
         };
         let logs = Logs::look_up(client, named.iter().cloned()).await?;
-        let topic_ids = logs.topics.iter().filter_map(|(name, topic)| Some((name.clone(), topic.topic_id?)));
         let mut commit = StoreCommit {
             // A query whose only store this is counts on from there.
             batch_id: held.batch_id().unwrap_or(-1),
             query_id: Uuid::new_v4().to_string(),
-            topic_ids: topic_ids.collect(),
+            topic_ids: logs.topic_ids.clone(),
             ..StoreCommit::default()
         };
         let (mut left_out, mut not_offsets) = (BTreeMap::new(), BTreeMap::new());
@@ -224,8 +223,15 @@ impl OffsetMoves {
         let (refused, moves) = std::mem::take(&mut self.moves).into_iter().partition(OffsetMove::needs_force);
         self.moves = moves;
         let refused: Vec<OffsetMove> = refused;
-        refused.iter().for_each(|moved| drop(self.commit.offsets.remove(&moved.partition)));
+        for moved in &refused {
+            self.commit.offsets.remove(&moved.partition);
+        }
         refused
+    }
+
+    /// The ids of the topics that are there.
+    pub(super) fn topic_ids(&self) -> &BTreeMap<String, ottla_protocol::Uuid> {
+        &self.commit.topic_ids
     }
 
     /// Stores the offsets. What must be forced is not stored unless `force` is set.
@@ -249,7 +255,7 @@ impl OffsetMoves {
 impl Logs {
     /// These logs, if all of `topics` are there.
     fn existing(&self, topics: &BTreeSet<String>) -> Result<&Self> {
-        match topics.iter().find(|topic| !self.topics.contains_key(*topic)) {
+        match topics.iter().find(|topic| !self.topics.contains(*topic)) {
             Some(topic) => Err(ottla_client::Error::UnknownTopic { topic: topic.clone() }.into()),
             None => Ok(self),
         }
@@ -270,7 +276,7 @@ impl Logs {
     }
 
     fn compare(&self, partition: &TopicPartition, to: i64, held: &StoredOffsets) -> OffsetMove {
-        let topic_id = self.topics.get(&partition.topic).and_then(|topic| topic.topic_id);
+        let topic_id = self.topic_ids.get(&partition.topic).copied();
         let held: Option<&StoredOffset> = held.offsets.get(partition);
         let change = match held {
             None => MoveChange::New,
@@ -298,14 +304,16 @@ async fn at_timestamp(
     timestamp_ms: i64,
     strategy: StartingOffsetsByTimestampStrategy,
 ) -> Result<Offsets> {
-    let wanted = logs.partitions().map(|partition| (partition, OffsetSpec::Timestamp(timestamp_ms))).collect();
+    let wanted =
+        logs.partitions.iter().map(|partition| (partition.clone(), OffsetSpec::Timestamp(timestamp_ms))).collect();
     let found = client.list_offsets(&wanted, client.config().isolation_level).await?;
     let mut offsets = Offsets::new();
     let mut unmatched = Vec::new();
     for (partition, found) in found {
         match (found.offset, strategy, logs.latest.get(&partition)) {
-            (Some(offset), ..) => drop(offsets.insert(partition, offset)),
-            (None, StartingOffsetsByTimestampStrategy::Latest, Some(end)) => drop(offsets.insert(partition, *end)),
+            (Some(offset), ..) | (None, StartingOffsetsByTimestampStrategy::Latest, Some(&offset)) => {
+                offsets.insert(partition, offset);
+            }
             (None, ..) => unmatched.push(partition.to_string()),
         }
     }

@@ -131,9 +131,7 @@ fn server(text: &str) -> Result<String, String> {
     }
     let port = match port {
         None => ZOOKEEPER_PORT,
-        Some(port) => {
-            port.parse().ok().filter(|port| *port > 0).ok_or_else(|| format!("'{text}' is no HOST:PORT"))?
-        }
+        Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or_else(|| format!("'{text}' is no HOST:PORT"))?,
     };
     Ok(format!("{host}:{port}"))
 }
