@@ -343,3 +343,128 @@ impl From<OffsetsFileError> for Error {
         Self::OffsetsFile(error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ottla_protocol::Uuid;
+
+    fn commit(offsets: &[(i32, i64)]) -> StoreCommit {
+        StoreCommit {
+            batch_id: 7,
+            query_id: "q".to_owned(),
+            offsets: offsets.iter().map(|(index, offset)| (TopicPartition::new("t", *index), *offset)).collect(),
+            ..StoreCommit::default()
+        }
+    }
+
+    async fn held(store: &OffsetsFile) -> Vec<(i32, i64)> {
+        let stored = store.load(None).await.unwrap();
+        stored.offsets.into_iter().map(|(partition, stored)| (partition.partition, stored.offset)).collect()
+    }
+
+    fn condition(result: Result<CommitOutcome>) -> &'static str {
+        result.unwrap_err().condition()
+    }
+
+    #[tokio::test]
+    async fn what_is_stored_is_there_for_the_next_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("deep/er/offsets.json");
+        let store = OffsetsFile::new(&path).unwrap();
+        assert_eq!(held(&store).await, []);
+        let id = Uuid([7; 16]);
+        let mut first = commit(&[(0, 5), (1, 0), (2, i64::MAX)]);
+        first.topic_ids = [("t".to_owned(), id)].into();
+        first.leader_epochs = [(TopicPartition::new("t", 0), 3)].into();
+        store.store(&first).await.unwrap();
+        let loaded = OffsetsFile::new(&path).unwrap().load(None).await.unwrap();
+        let stored =
+            |offset, leader_epoch| StoredOffset { offset, batch_id: Some(7), topic_id: Some(id), leader_epoch };
+        let all: Vec<_> = loaded.offsets.into_values().collect();
+        assert_eq!(all, [stored(5, Some(3)), stored(0, None), stored(i64::MAX, None)]);
+        let one = BTreeSet::from([TopicPartition::new("t", 1), TopicPartition::new("u", 0)]);
+        assert_eq!(store.load(Some(&one)).await.unwrap().offsets.len(), 1);
+        let left: Vec<_> =
+            fs::read_dir(path.parent().unwrap()).unwrap().map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 2, "the file and its lock: {left:?}");
+    }
+
+    #[tokio::test]
+    async fn nothing_moves_back_but_what_may() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = OffsetsFile::new(directory.path().join("o")).unwrap();
+        let ids = |id: u8| [("t".to_owned(), Uuid([id; 16]))].into();
+        store.store(&StoreCommit { topic_ids: ids(1), ..commit(&[(0, 50), (1, 50), (2, 50)]) }).await.unwrap();
+        let back = commit(&[(0, 10), (1, 10), (2, 60)]);
+        let moved_back = [TopicPartition::new("t", 1)].into();
+        let outcome = store.store(&StoreCommit { moved_back, ..back.clone() }).await.unwrap();
+        assert_eq!(outcome.kept, [(TopicPartition::new("t", 0), 50)].into());
+        assert_eq!(held(&store).await, [(0, 50), (1, 10), (2, 60)]);
+        // What it holds is of a topic that was deleted; what is committed then, of one that was deleted since.
+        let outcome = store.store(&StoreCommit { topic_ids: ids(2), ..commit(&[(0, 4)]) }).await.unwrap();
+        assert_eq!(outcome.committed.len(), 1);
+        let recreated = ["t".to_owned()].into();
+        let outcome = store.store(&StoreCommit { recreated, ..commit(&[(0, 90)]) }).await.unwrap();
+        assert_eq!((outcome.gone.len(), held(&store).await[0]), (1, (0, 4)));
+        let error = store.store(&commit(&[(0, 91), (1, -1)])).await.unwrap_err();
+        assert!(error.to_string().contains("-1 is not an offset"), "{error}");
+        assert_eq!(held(&store).await[0], (0, 4));
+    }
+
+    #[tokio::test]
+    async fn two_writers_notice_each_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("o");
+        let (one, two) = (OffsetsFile::new(&path).unwrap(), OffsetsFile::new(&path).unwrap());
+        one.store(&commit(&[(0, 5)])).await.unwrap();
+        assert_eq!(condition(two.store(&commit(&[(0, 6)])).await), "OFFSETS_FILE_LOCKED");
+        assert_eq!(held(&two).await, [(0, 5)]);
+        one.store(&commit(&[(0, 7)])).await.unwrap();
+        drop(one);
+        assert_eq!(condition(two.store(&commit(&[(0, 6)])).await), "OFFSETS_FILE_CHANGED");
+        // It knows now, and must not fall behind.
+        let outcome = two.store(&commit(&[(0, 6)])).await.unwrap();
+        assert_eq!(outcome.kept.len(), 1);
+        assert_eq!(held(&two).await, [(0, 7)]);
+    }
+
+    #[tokio::test]
+    async fn a_damaged_file_is_never_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("o");
+        let text = {
+            let store = OffsetsFile::new(&path).unwrap();
+            store.store(&commit(&[(0, 512), (1, 7)])).await.unwrap();
+            fs::read_to_string(&path).unwrap()
+        };
+        let load = async |bytes: &[u8]| {
+            fs::write(&path, bytes).unwrap();
+            let store = OffsetsFile::new(&path).unwrap();
+            let loaded = store.load(None).await;
+            if let Err(error) = &loaded {
+                assert_eq!(condition(store.store(&commit(&[(0, 600)])).await), error.condition());
+                assert_eq!(fs::read(&path).unwrap(), bytes, "it stays as it is");
+            }
+            loaded.map_err(|error| ottla_client::report(&error))
+        };
+        for length in 0..text.trim_end().len() {
+            assert!(load(&text.as_bytes()[..length]).await.unwrap_err().contains("damaged"), "{length}");
+        }
+        assert!(load(text.replace("512", "513").as_bytes()).await.unwrap_err().contains("checksum"));
+        assert!(load(text.replace("\"version\":1", "\"version\":2").as_bytes()).await.unwrap_err().contains("upgrade"));
+        // Laid out anew it says the same.
+        let pretty = serde_json::to_string_pretty(&serde_json::from_str::<Value>(&text).unwrap()).unwrap();
+        assert_eq!(load(pretty.as_bytes()).await.unwrap().offsets.len(), 2);
+        // S-O01: a negative number is none.
+        let mut rows = parse(text.as_bytes()).unwrap();
+        rows.get_mut(&TopicPartition::new("t", 0)).unwrap().stored.offset = -1001;
+        let loaded = load(write(&rows).as_bytes()).await.unwrap();
+        assert_eq!((loaded.offsets.len(), loaded.not_offsets.into_values().collect::<Vec<_>>()), (1, vec![-1001]));
+        let outcome = OffsetsFile::new(&path).unwrap().store(&commit(&[(0, 3)])).await.unwrap();
+        assert_eq!((outcome.committed.len(), outcome.not_offsets.len()), (1, 1));
+        for bad in ["", "/", "a/"] {
+            assert!(OffsetsFile::new(bad).is_err(), "{bad}");
+        }
+    }
+}
