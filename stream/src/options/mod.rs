@@ -4,12 +4,14 @@ mod bounds;
 mod builder;
 mod client;
 mod error;
+mod maintenance;
 mod names;
 mod toml;
 mod values;
 
 pub use builder::StreamOptionsBuilder;
 pub use error::OptionError;
+pub use maintenance::MaintenanceOptions;
 pub use toml::TomlOptions;
 
 use crate::{ConsumerStrategy, OffsetRangeLimit, offset::assignment};
@@ -20,6 +22,9 @@ use ottla_client::{ClientConfig, TopicPartition};
 use std::time::Duration;
 pub(crate) use values::duration;
 use values::{boolean, long, positive};
+
+/// The default of `ottla.recommitInterval`: far less than the week for which brokers remember a group, and next to no traffic.
+pub(crate) const RECOMMIT_INTERVAL_DEFAULT: Duration = Duration::from_secs(10 * 60);
 
 /// What a start timestamp that no record reaches means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -258,7 +263,7 @@ impl StreamOptions {
             offset_out_of_range: pairs.get("ottla.offsetOutOfRange").map(out_of_range).transpose()?,
             recommit_interval: match pairs.get("ottla.recommitInterval") {
                 Some(value) => duration("ottla.recommitInterval", value)?,
-                None => Duration::from_secs(10 * 60),
+                None => RECOMMIT_INTERVAL_DEFAULT,
             },
             checkpoint_location: pairs.get("checkpointLocation").map(str::to_owned),
             query_name: pairs.get("queryName").map(str::to_owned),
