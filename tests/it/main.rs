@@ -22,3 +22,4 @@ mod older_brokers;
 mod query;
 mod read_equals_java;
 mod tidy;
+mod zookeeper;

@@ -14,7 +14,7 @@ use ottla_stream::{
 use support::KafkaCluster;
 
 /// Options of a stream that reads `topic` from its beginning, unless they say otherwise.
-fn options(kafka: &KafkaCluster, topic: &str, more: &[(&str, &str)]) -> StreamOptions {
+pub(crate) fn options(kafka: &KafkaCluster, topic: &str, more: &[(&str, &str)]) -> StreamOptions {
     let mut pairs = BTreeMap::from([
         ("kafka.bootstrap.servers", kafka.bootstrap_servers()),
         ("subscribe", topic),
@@ -25,7 +25,7 @@ fn options(kafka: &KafkaCluster, topic: &str, more: &[(&str, &str)]) -> StreamOp
 }
 
 /// A query with a checkpoint.
-fn query(options: StreamOptions, checkpoint: &Path) -> QueryBuilder {
+pub(crate) fn query(options: StreamOptions, checkpoint: &Path) -> QueryBuilder {
     StreamingQuery::builder([options]).checkpoint(checkpoint.to_str().expect("UTF-8"))
 }
 
@@ -36,17 +36,17 @@ fn committed(kafka: &KafkaCluster, group: &str) -> Vec<i64> {
 
 /// A batch as the function saw it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Seen {
-    batch_id: i64,
+pub(crate) struct Seen {
+    pub(crate) batch_id: i64,
     /// Partition, inclusive start, exclusive end.
-    ranges: Vec<(i32, i64, i64)>,
+    pub(crate) ranges: Vec<(i32, i64, i64)>,
     /// Partition and offset.
-    records: Vec<(i32, i64)>,
+    pub(crate) records: Vec<(i32, i64)>,
 }
 
 /// Remembers batches and warnings.
 #[derive(Clone, Default)]
-struct Memory {
+pub(crate) struct Memory {
     seen: Arc<Mutex<Vec<Seen>>>,
     warnings: Arc<Mutex<Vec<String>>>,
     /// A batch that fails after it was read.
@@ -60,26 +60,26 @@ impl QueryListener for Memory {
 }
 
 impl Memory {
-    fn failing_at(batch_id: i64) -> Self {
+    pub(crate) fn failing_at(batch_id: i64) -> Self {
         Self { fails: Some(batch_id), ..Self::default() }
     }
 
-    fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().expect("no panic").clone()
     }
 
-    fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         self.warnings.lock().expect("no panic").clone()
     }
 
     /// Partition and offset of all records of all batches, sorted.
-    fn records(&self) -> Vec<(i32, i64)> {
+    pub(crate) fn records(&self) -> Vec<(i32, i64)> {
         let mut records: Vec<(i32, i64)> = self.seen().into_iter().flat_map(|seen| seen.records).collect();
         records.sort_unstable();
         records
     }
 
-    fn start(&self, query: QueryBuilder) -> StreamingQuery {
+    pub(crate) fn start(&self, query: QueryBuilder) -> StreamingQuery {
         let memory = self.clone();
         let function = move |batch: MicroBatch, batch_id| {
             let memory = memory.clone();
@@ -93,7 +93,7 @@ impl Memory {
     }
 
     /// Runs a query over everything that is there, to its end.
-    async fn run(&self, query: QueryBuilder) -> Result<(), QueryError> {
+    pub(crate) async fn run(&self, query: QueryBuilder) -> Result<(), QueryError> {
         self.start(query.trigger(Trigger::AvailableNow)).await_termination().await
     }
 }
