@@ -139,11 +139,12 @@ async fn hand_on(
 ) -> Result<bool> {
     let mut handed_on = false;
     loop {
+        // What is at hand comes before the end: an epoch that was over before it began takes something, too, or short ones never would.
         let more = tokio::select! {
             biased;
-            () = sleep_until(due) => return Ok(handed_on),
             () = control.stopping() => return Ok(handed_on),
             more = reading.reader.advance() => more?,
+            () = sleep_until(due) => return Ok(handed_on),
         };
         match reading.reader.at_hand() {
             Some(mut batch) if more => {
@@ -152,7 +153,13 @@ async fn hand_on(
                 handed_on = true;
             }
             // Every partition was lost: there may be new ones with the next epoch.
-            _ => sleep_until(due).await,
+            _ => tokio::select! {
+                () = control.stopping() => {}
+                () = sleep_until(due) => {}
+            },
+        }
+        if tokio::time::Instant::now() >= due {
+            return Ok(handed_on);
         }
     }
 }
