@@ -10,7 +10,7 @@ use super::{
     process::Process,
     source::{Look, Source, Span},
     stores::Stores,
-    trigger::next_due_ms,
+    trigger::wait,
     wall_ms,
 };
 use crate::{
@@ -175,8 +175,7 @@ impl Run {
                 Trigger::Once => return Ok(()),
                 Trigger::AvailableNow if outcome == Outcome::Idle => return Ok(()),
                 Trigger::ProcessingTime(interval) => {
-                    let due = next_due_ms(interval, begun_ms).saturating_sub(wall_ms());
-                    let due = Duration::from_millis(u64::try_from(due).unwrap_or(0));
+                    let due = wait(interval, begun_ms, wall_ms());
                     let pause = if outcome == Outcome::Idle { due.max(IDLE_PAUSE) } else { due };
                     tokio::time::sleep(pause).await;
                 }
