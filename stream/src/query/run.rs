@@ -43,7 +43,7 @@ pub(super) struct Setup {
 }
 
 /// Longer than any query runs.
-const ENDLESS: Duration = Duration::from_secs(u32::MAX as u64);
+pub(super) const ENDLESS: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// A query at work.
 pub(super) struct Run {

@@ -2,7 +2,7 @@
 //! The order of an epoch is: read and write out, finish the sink, `offsets/N`, `commits/N`, the group. So a restart begins after the last
 //! epoch that was committed, and what was handed on after it is handed on again.
 
-use super::{Batch, BatchSource, Run, on_disk};
+use super::{Batch, BatchSource, ENDLESS, Run, on_disk};
 use crate::{
     BatchReader, Filter, LostRange, OffsetRange, Offsets, PlannedBatch, Result,
     checkpoint::{OffsetsEntry, OwnEntry, OwnSource},
@@ -36,6 +36,7 @@ impl Run {
         self.recover_epoch().await?;
         let control = self.control.clone();
         let mut reading = None;
+        let interval = interval.min(ENDLESS);
         let mut due = tokio::time::Instant::now() + interval;
         while !control.is_stopping() {
             let mut report = BatchReport::new(wall_ms());
