@@ -5,7 +5,7 @@ use super::{
     observer::Observer,
     process::{ForeachBatch, IntoSink, Process},
     progress::ProgressLog,
-    run::{Run, Setup, panicked},
+    run::{ENDLESS, Run, Setup, panicked},
 };
 use crate::{
     Error, Filter, OffsetStore, OptionError, Result, Sink, StreamOptions, checkpoint::Checkpoint, options::check_group,
@@ -136,7 +136,8 @@ impl QueryBuilder {
 
     /// How long it may take to stop: to finish the batch at work, and to commit what stores do not have yet. Default: 20 s.
     pub fn stop_timeout(mut self, timeout: Duration) -> Self {
-        self.stop_timeout = timeout;
+        // So that there is a time when it is over.
+        self.stop_timeout = timeout.min(ENDLESS);
         self
     }
 

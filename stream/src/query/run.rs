@@ -10,7 +10,7 @@ use super::{
     process::Process,
     source::{Look, Source, Span},
     stores::Stores,
-    trigger::next_due_ms,
+    trigger::wait,
     wall_ms,
 };
 use crate::{
@@ -42,7 +42,7 @@ pub(super) struct Setup {
 }
 
 /// Longer than any query runs.
-const ENDLESS: Duration = Duration::from_secs(u32::MAX as u64);
+pub(super) const ENDLESS: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// A query at work.
 pub(super) struct Run {
@@ -174,8 +174,7 @@ impl Run {
                 Trigger::Once => return Ok(()),
                 Trigger::AvailableNow if outcome == Outcome::Idle => return Ok(()),
                 Trigger::ProcessingTime(interval) => {
-                    let due = next_due_ms(interval, begun_ms).saturating_sub(wall_ms());
-                    let due = Duration::from_millis(u64::try_from(due).unwrap_or(0));
+                    let due = wait(interval, begun_ms, wall_ms());
                     let pause = if outcome == Outcome::Idle { due.max(IDLE_PAUSE) } else { due };
                     tokio::time::sleep(pause).await;
                 }
