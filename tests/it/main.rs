@@ -17,6 +17,7 @@ mod golden;
 mod harness;
 mod limits;
 mod live_versions;
+mod offsets;
 mod older_brokers;
 mod read_equals_java;
 mod tidy;
