@@ -151,6 +151,37 @@ fn what_is_done_and_nothing_else_while_files_come_and_go() {
     assert!(finished.stderr.ends_with("batch 150: 1 partition committed to group 'files'\n"), "{}", finished.stderr);
 }
 
+/// A query purges its own checkpoint from batch 101 on.
+#[test]
+fn a_query_of_more_batches_than_its_checkpoint_keeps() {
+    let Some(kafka) = kafka_or_skip("following a query that purges its checkpoint") else { return };
+    let topic = topic(kafka, "purged", 1, 120);
+    let directory = tempfile::tempdir().unwrap();
+    let location = directory.path().display().to_string();
+    let following = follow(kafka, &checkpoint_url(&directory), "group:purged", &[]);
+    let args = [
+        "run",
+        "-b",
+        kafka.bootstrap_servers(),
+        "--subscribe",
+        &topic,
+        "--sink",
+        "null:",
+        "--trigger",
+        "available-now",
+    ];
+    let more = ["--starting-offsets", "earliest", "--max-offsets-per-trigger", "1", "--checkpoint", &location];
+    let _ = Ottla::new(args.iter().chain(&more)).run().expect_code(0);
+    await_no_lag(kafka, "purged", 1);
+    let kept = fs::read_dir(directory.path().join("commits")).unwrap().count();
+    assert!((100..=102).contains(&kept), "{kept} batches are kept of 120");
+    following.signal(Signal::Terminate);
+    let finished = following.wait().expect_code(0);
+    let warnings: Vec<&str> =
+        finished.stderr.lines().filter(|l| l.contains("warning") && !l.contains("not there yet")).collect();
+    assert!(warnings.is_empty(), "{warnings:?}");
+}
+
 #[test]
 fn s_s10_a_union_into_one_group_or_each_source_into_its_own() {
     let Some(kafka) = kafka_or_skip("following a union") else { return };

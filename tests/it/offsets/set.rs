@@ -66,6 +66,7 @@ fn every_target() {
     assert_eq!(condition, "OFFSET_BEYOND_END");
     assert!(said.contains(&format!("{topic}-1: offset 101 lies beyond the end of the log, 100")), "{said}");
     assert_eq!(json_rows(&finished)[1]["needsForce"], true);
+    assert_eq!(to(&offsets_json(&topic, &[(0, 20), (1, 101)]), &["--force"], 0).0, [(0, 20), (1, 101)]);
     let (_, finished) = to(&offsets_json(&topic, &[(2, 0)]), &[], 1);
     assert!(sentence(&finished).contains(&format!("partition {topic}-2 does not exist")), "{}", finished.stderr);
     // Below the log start is no mistake, and told.
@@ -75,7 +76,7 @@ fn every_target() {
         "{}",
         finished.stderr
     );
-    assert_eq!(stored, [(0, 4), (1, 100)]);
+    assert_eq!(stored, [(0, 4), (1, 101)]);
 
     // From another store.
     let spark = spark_checkpoint(&topic);
