@@ -206,6 +206,16 @@ mod tests {
         assert_eq!(fails(&store(path, None)).await.0, "INVALID_LOG_VERSION.MAX_SUPPORTED_VERSION");
     }
 
+    /// With Hadoop's checksum files beside its own.
+    #[tokio::test]
+    async fn a_checkpoint_that_spark_wrote_is_read_as_it_is() {
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/checkpoint-sample");
+        let newest = store(&sample, None).newest().await.unwrap().unwrap();
+        let offsets: Vec<_> = newest.source.offsets.into_iter().map(|(p, offset)| (p.to_string(), offset)).collect();
+        assert_eq!((newest.batch_id, offsets), (6, vec![("h02-0".to_owned(), 60), ("h02-1".to_owned(), 30)]));
+        assert_eq!(newest.query_id.unwrap().to_string(), "2dbd350d-fa68-44a5-adc2-faa460a7e098");
+    }
+
     #[tokio::test]
     async fn one_of_several_sources_is_named() {
         let directory = tempfile::tempdir().unwrap();

@@ -102,7 +102,7 @@ impl fmt::Display for MoveChange {
 
 /// Offsets that are not stored unless that is forced. Nothing was stored.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{}", .refused.iter().map(refusal).collect::<Vec<_>>().join(", "))]
+#[error("{}", refusals(.refused))]
 #[non_exhaustive]
 pub struct MoveError {
     /// Those that would go back, or lie beyond the log's end.
@@ -114,6 +114,17 @@ impl MoveError {
     pub fn condition(&self) -> &'static str {
         if self.refused.iter().any(OffsetMove::is_beyond_end) { "OFFSET_BEYOND_END" } else { "OFFSET_MOVES_BACK" }
     }
+}
+
+/// The first few of them.
+fn refusals(refused: &[OffsetMove]) -> String {
+    const SHOWN: usize = 10;
+    let mut refusals: Vec<String> = refused.iter().take(SHOWN).map(refusal).collect();
+    let more = refused.len().saturating_sub(SHOWN);
+    if more > 0 {
+        refusals.push(format!("and {more} more"));
+    }
+    refusals.join(", ")
 }
 
 fn refusal(refused: &OffsetMove) -> String {
@@ -328,4 +339,50 @@ async fn at_timestamp(
             unmatched.join(", ")
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_move_is_told_by_its_sign_and_refused_with_both_numbers() {
+        let partition = TopicPartition::new("t", 0);
+        let logs = Logs {
+            topics: ["t".to_owned()].into(),
+            topic_ids: [("t".to_owned(), ottla_protocol::Uuid([1; 16]))].into(),
+            partitions: [partition.clone()].into(),
+            earliest: [(partition.clone(), 10)].into(),
+            latest: [(partition.clone(), 90)].into(),
+            high_watermarks: [(partition.clone(), 100)].into(),
+        };
+        let held = |offset, id: u8| {
+            let topic_id = Some(ottla_protocol::Uuid([id; 16]));
+            let stored = StoredOffset { offset, batch_id: None, topic_id, leader_epoch: None };
+            StoredOffsets { offsets: [(partition.clone(), stored)].into(), ..StoredOffsets::default() }
+        };
+        let none = StoredOffsets::default();
+        let compared = |to, held: &StoredOffsets| {
+            let moved = logs.compare(&partition, to, held);
+            (moved.change.to_string(), moved.needs_force(), moved.below_log_start())
+        };
+        let expected = |change: &str, force, below| (change.to_owned(), force, below);
+        assert_eq!(compared(20, &none), expected("new", false, 0));
+        assert_eq!(compared(20, &held(20, 1)), expected("unchanged", false, 0));
+        assert_eq!(compared(100, &held(20, 1)), expected("+80", false, 0));
+        assert_eq!(compared(101, &held(20, 1)), expected("+81", true, 0));
+        assert_eq!(compared(4, &held(20, 1)), expected("-16", true, 6));
+        assert_eq!(compared(20, &held(90, 2)), expected("topic recreated", false, 0));
+
+        let refused = |moves: &[i64]| MoveError {
+            refused: moves.iter().map(|to| logs.compare(&partition, *to, &held(20, 1))).collect(),
+        };
+        let error = refused(&[4, 101]);
+        assert_eq!(
+            error.to_string(),
+            "t-0 would go back from 20 to 4, t-0: offset 101 lies beyond the end of the log, 100"
+        );
+        assert_eq!((error.condition(), refused(&[4]).condition()), ("OFFSET_BEYOND_END", "OFFSET_MOVES_BACK"));
+        assert!(refused(&[1; 12]).to_string().ends_with(", and 2 more"));
+    }
 }
