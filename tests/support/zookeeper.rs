@@ -31,18 +31,29 @@ impl ZooKeeper {
     #[track_caller]
     #[must_use]
     pub fn start() -> Self {
-        Self::try_start().unwrap_or_else(|e| panic!("{e}"))
+        Self::start_with(&[])
     }
 
-    fn try_start() -> Result<Self> {
+    /// The same with more lines in its configuration: names and values.
+    ///
+    /// # Panics
+    /// When that fails, with the end of its log.
+    #[track_caller]
+    #[must_use]
+    pub fn start_with(config: &[(&str, &str)]) -> Self {
+        Self::try_start(config).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn try_start(more: &[(&str, &str)]) -> Result<Self> {
         let folder = Folder::new()?;
         let port = ports::free_port();
         let config = folder.path.join("zoo.cfg");
-        let text = format!(
+        let mut text = format!(
             "tickTime=500\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n\
              4lw.commands.whitelist=ruok\n",
             folder.path.join("data").display()
         );
+        more.iter().for_each(|(name, value)| text.push_str(&format!("{name}={value}\n")));
         fs::write(&config, text).map_err(|e| Error::doing(config.display(), e))?;
         let process = Self::spawn(&folder.path)?;
         let mut server = Self { port, process, folder };

@@ -238,6 +238,7 @@ impl StreamOptions {
         for name in zookeeper::NAMES {
             pairs.get(name).map_or(Ok(()), |value| zookeeper.set(name, value))?;
         }
+        zookeeper.check()?;
         let flag = |name, default| pairs.get(name).map_or(Ok(default), |value| boolean(name, value));
         Ok(Self {
             client,

@@ -26,6 +26,8 @@ const KNOWN: &[&str] = &[
     "ottla.recommitInterval",
     "ottla.zookeeper.auth",
     "ottla.zookeeper.session.timeout.ms",
+    "ottla.zookeeper.ssl.keystore.location",
+    "ottla.zookeeper.ssl.truststore.location",
     "ottla.zookeeper.timeout.ms",
     "queryName",
     "startingOffsets",

@@ -1,18 +1,20 @@
 //! `ottla.zookeeper.*`: how ZooKeeper is reached, for the stores that are there.
 
 use super::{OptionError, values::positive};
-use std::{fmt, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 /// The names, as they are written in documents.
 const AUTH: &str = "ottla.zookeeper.auth";
 const SESSION_TIMEOUT: &str = "ottla.zookeeper.session.timeout.ms";
+const KEYSTORE: &str = "ottla.zookeeper.ssl.keystore.location";
+const TRUSTSTORE: &str = "ottla.zookeeper.ssl.truststore.location";
 const TIMEOUT: &str = "ottla.zookeeper.timeout.ms";
 
 /// What these options begin with.
 const PREFIX: &str = "ottla.zookeeper.";
 
 /// All of them.
-pub(super) const NAMES: [&str; 3] = [AUTH, SESSION_TIMEOUT, TIMEOUT];
+pub(super) const NAMES: [&str; 5] = [AUTH, SESSION_TIMEOUT, KEYSTORE, TRUSTSTORE, TIMEOUT];
 
 /// How ZooKeeper is reached: the options `ottla.zookeeper.*`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,13 +26,24 @@ pub struct ZooKeeperOptions {
     /// `ottla.zookeeper.session.timeout.ms`: how long the servers keep a session whose client they don't hear of. A connection counts as lost
     /// after two fifths of it without an answer. Default 18 s.
     pub session_timeout: Duration,
+    /// `ottla.zookeeper.ssl.truststore.location`: a PEM file with the certificates that those of the servers must go back to. With it, and only
+    /// with it, connections are encrypted, and the servers' names are checked. Default: none.
+    pub ssl_truststore_location: Option<PathBuf>,
+    /// `ottla.zookeeper.ssl.keystore.location`: a PEM file with the key and the certificates to show to the servers. Default: none.
+    pub ssl_keystore_location: Option<PathBuf>,
     /// `ottla.zookeeper.timeout.ms`: how long a load or a store may take, connecting and all retries included. Default 30 s.
     pub timeout: Duration,
 }
 
 impl Default for ZooKeeperOptions {
     fn default() -> Self {
-        Self { auth: None, session_timeout: Duration::from_secs(18), timeout: Duration::from_secs(30) }
+        Self {
+            auth: None,
+            session_timeout: Duration::from_secs(18),
+            ssl_truststore_location: None,
+            ssl_keystore_location: None,
+            timeout: Duration::from_secs(30),
+        }
     }
 }
 
@@ -63,6 +76,7 @@ impl ZooKeeperOptions {
                 others.push((key, value));
             }
         }
+        options.check()?;
         Ok((options, others))
     }
 
@@ -70,11 +84,27 @@ impl ZooKeeperOptions {
         match NAMES.into_iter().find(|known| known.eq_ignore_ascii_case(name)) {
             Some(AUTH) => self.auth = Some(value.parse()?),
             Some(SESSION_TIMEOUT) => self.session_timeout = millis(SESSION_TIMEOUT, value)?,
+            Some(KEYSTORE) => self.ssl_keystore_location = Some(value.into()),
+            Some(TRUSTSTORE) => self.ssl_truststore_location = Some(value.into()),
             Some(TIMEOUT) => self.timeout = millis(TIMEOUT, value)?,
             _ => {
                 let message = format!("there is no option '{name}'; those of ZooKeeper are {}", NAMES.join(", "));
                 return Err(OptionError::with_condition("UNKNOWN_OPTION", message));
             }
+        }
+        Ok(())
+    }
+
+    /// What is to be encrypted is never sent as plain text.
+    pub(super) fn check(&self) -> Result<(), OptionError> {
+        let (truststore, keystore) = (self.ssl_truststore_location.is_some(), self.ssl_keystore_location.is_some());
+        if keystore && !truststore {
+            return Err(OptionError::new(format!("option '{KEYSTORE}' needs '{TRUSTSTORE}': no servers are trusted")));
+        }
+        if truststore && !cfg!(feature = "zookeeper-tls") {
+            return Err(OptionError::new(format!(
+                "option '{TRUSTSTORE}' can't be used: this program was built without TLS for ZooKeeper (the feature zookeeper-tls)"
+            )));
         }
         Ok(())
     }
@@ -154,6 +184,18 @@ mod tests {
         ] {
             let error = options(&[(name, value)]).unwrap_err();
             assert!(error.contains(part), "{name}={value}: {error}");
+        }
+    }
+
+    #[test]
+    fn tls_is_asked_for_by_its_trust() {
+        let error = options(&[(KEYSTORE, "k.pem")]).unwrap_err();
+        assert!(error.contains("needs 'ottla.zookeeper.ssl.truststore.location'"), "{error}");
+        let given = options(&[(KEYSTORE, "k.pem"), (TRUSTSTORE, "t.pem")]);
+        if cfg!(feature = "zookeeper-tls") {
+            assert_eq!(given.unwrap().ssl_truststore_location, Some("t.pem".into()));
+        } else {
+            assert!(given.unwrap_err().contains("built without TLS for ZooKeeper"));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Servers that are down, silent, restarted, or that nobody hears the answer of.
 
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, tcp};
 
 use super::{Other, commit, kind, loaded, offsets, shared, store, stored};
-use crate::common::block_on;
+use crate::common::{Scripted, block_on};
 
 /// Loads and stores, and sees both fail within their time, with the servers named.
 async fn nobody_answers(servers: &str) {
@@ -32,8 +33,36 @@ async fn nobody_answers(servers: &str) {
     }
 }
 
+/// Opens a session, and answers every request with a success and nothing in it.
+fn empty_answers(stream: &mut std::net::TcpStream) {
+    let mut is_open = false;
+    loop {
+        let mut length = [0; 4];
+        if stream.read_exact(&mut length).is_err() {
+            return;
+        }
+        let mut request = vec![0; u32::from_be_bytes(length) as usize];
+        if stream.read_exact(&mut request).is_err() {
+            return;
+        }
+        // Version, timeout, id and password of the session; or the request's number, the tree's, and no error.
+        let answer = match is_open {
+            false => {
+                [&[0; 4][..], &10_000_u32.to_be_bytes(), &1_u64.to_be_bytes(), &16_u32.to_be_bytes(), &[7; 16], &[0]]
+            }
+            true => [&request[..4], &[0; 8], &[0; 4], &[], &[], &[]],
+        };
+        is_open = true;
+        let answer = answer.concat();
+        let frame = [&(answer.len() as u32).to_be_bytes()[..], &answer].concat();
+        if stream.write_all(&frame).is_err() {
+            return;
+        }
+    }
+}
+
 #[test]
-fn s_z03_a_server_that_is_down_is_an_error_in_time() {
+fn s_z03_who_does_not_answer_is_an_error_in_time() {
     let down = || format!("127.0.0.1:{}", free_port());
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let silent = silent.local_addr().expect("an address").to_string();
@@ -43,6 +72,12 @@ fn s_z03_a_server_that_is_down_is_an_error_in_time() {
         nobody_answers(&format!("{},{}", down(), down())).await;
         nobody_answers(&silent).await;
         nobody_answers("no-such-host.invalid").await;
+        let elsewhere = Scripted::answering(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        nobody_answers(&elsewhere.address()).await;
+        // Answers without the values they should have: a panic in the client's code, which stays there.
+        let nonsense = Scripted::start(empty_answers);
+        nobody_answers(&nonsense.address()).await;
+        assert!(nonsense.connections() > 1, "it was tried again");
     });
 }
 

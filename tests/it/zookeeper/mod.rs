@@ -3,6 +3,7 @@
 mod faults;
 mod query;
 mod store;
+mod tls;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;

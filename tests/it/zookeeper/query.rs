@@ -165,6 +165,29 @@ fn zookeeper_beside_a_checkpoint_is_written_and_not_read() {
 }
 
 #[test]
+fn another_writer_stops_a_query_that_has_nothing_else() {
+    let Some((kafka, server)) = both("two writers, one a query") else { return };
+    let topic = kafka.create_topic("zk-two", 1, &[]);
+    kafka.produce(&Produce::generated(&topic, 4));
+    block_on(async {
+        let other = Other::connect(server).await;
+        let path = format!("/consumers/two-queries/offsets/{topic}/0");
+        let running = Memory::default().start(only(kafka, server, &topic, "?group=two-queries", &[]));
+        running.process_all_available().await.expect("it runs");
+        other.put(&path, b"4").await;
+        kafka.produce(&Produce::generated(&topic, 4));
+        let error = running.await_termination().await.expect_err("two write there");
+        assert_eq!(error.condition(), "CONCURRENT_OFFSET_WRITER");
+        let told = format!("another writer changed {path} from 4 to 4");
+        assert!(ottla_client::report(&error).ends_with(&told), "{}", ottla_client::report(&error));
+        // A new start takes what is there for its own again.
+        let memory = Memory::default();
+        memory.run(only(kafka, server, &topic, "?group=two-queries", &[])).await.expect("it ends");
+        assert_eq!((memory.records(), other.get(&path).await.as_deref()), (all(4..8), Some("8")));
+    });
+}
+
+#[test]
 fn a_query_outlives_a_restart_of_zookeeper() {
     let Some(kafka) = kafka_or_skip("ZooKeeper restarted under a query") else { return };
     let Some(()) = java_or_skip("ZooKeeper restarted under a query") else { return };

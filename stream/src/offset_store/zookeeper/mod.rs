@@ -4,13 +4,15 @@ mod builder;
 mod error;
 mod node;
 mod session;
+#[cfg(feature = "zookeeper-tls")]
+mod tls;
 mod write;
 
 pub use builder::{ZooKeeperOffset, ZooKeeperStoreBuilder};
 pub use error::{ZooKeeperError, ZooKeeperErrorKind};
 
 use super::{CommitOutcome, OffsetStore, StoreCommit, StoreFuture, StoredOffset, StoredOffsets};
-use crate::{OffsetOutOfRange, OptionError, Result, ZooKeeperOptions};
+use crate::{OffsetOutOfRange, OptionError, Result};
 use node::Paths;
 use ottla_client::TopicPartition;
 use session::{Reply, Request, Session};
@@ -30,6 +32,7 @@ use tokio::time::Instant;
 /// - Missing parents are created. Where there are credentials, created nodes can be written by who has the same, and read by all;
 ///   `/consumers`, which all groups share, stays open.
 /// - **Sessions** that expire and connections that break are made anew, until the deadline of the call (`ottla.zookeeper.timeout.ms`).
+/// - **Encrypted** with the cargo feature `zookeeper-tls`, where `ottla.zookeeper.ssl.truststore.location` is given.
 ///
 /// There is no place for a batch's id: a query that has nothing but this store counts its batches from 0 at each start. It connects when it is
 /// first asked, from the tokio runtime it is asked in, and keeps its session until it is dropped.

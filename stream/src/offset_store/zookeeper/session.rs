@@ -1,6 +1,9 @@
 //! Requests to ZooKeeper that outlive connections and sessions, but never their deadline.
 
-use super::{ZooKeeperError, ZooKeeperErrorKind, ZooKeeperOptions};
+#[cfg(feature = "zookeeper-tls")]
+use super::tls;
+use super::{ZooKeeperError, ZooKeeperErrorKind};
+use crate::{BoxError, ZooKeeperOptions};
 use std::{
     fmt,
     sync::{Mutex, PoisonError},
@@ -99,18 +102,17 @@ impl Session {
             let outcome = timeout_at(deadline, self.round(&mut work)).await;
             match outcome {
                 Ok(Ok(())) => continue,
-                Ok(Err(error @ Error::AuthFailed)) => {
+                Ok(Err(Failure::Final(source))) => {
                     let path = "the session".to_owned();
-                    return Err(self.error(ZooKeeperErrorKind::Refused { path, source: error.into() }));
+                    return Err(self.error(ZooKeeperErrorKind::Refused { path, source }));
                 }
-                Ok(Err(error)) => said = Some(error),
+                Ok(Err(Failure::Lost(error))) => said = Some(error),
                 Err(_) => {}
             }
             // A session that gave no answer is not waited for: nothing of ours depends on it.
             *self.current() = None;
             if Instant::now() + pause >= deadline {
-                let source = said.map(Into::into);
-                return Err(self.error(ZooKeeperErrorKind::NoAnswer { within: self.options.timeout, source }));
+                return Err(self.error(ZooKeeperErrorKind::NoAnswer { within: self.options.timeout, source: said }));
             }
             sleep(pause).await;
             pause = longest.min(pause * 2);
@@ -121,8 +123,8 @@ impl Session {
     /// Sends what has no answer yet, once.
     ///
     /// # Errors
-    /// The session or the connection is gone, or serves badly: another one may do better.
-    async fn round(&self, work: &mut Work) -> Result<(), Error> {
+    /// There is no session, or it is gone, or serves badly.
+    async fn round(&self, work: &mut Work) -> Result<(), Failure> {
         let client = self.client().await?;
         let mut waiting = work.unanswered().into_iter();
         let mut tasks = JoinSet::new();
@@ -135,17 +137,16 @@ impl Session {
                 tasks.spawn(async move { (index, send(&client, &request, acl).await) });
             }
             let Some(joined) = tasks.join_next().await else { return Ok(()) };
-            let unreadable = |_| Error::UnexpectedError("an answer could not be read".to_owned());
-            let (index, result) = joined.map_err(unreadable)?;
+            let (index, result) = joined.map_err(|_| Failure::unreadable())?;
             let reply = match result {
                 Err(error) if is_final(&error) => Reply::Refused(error),
-                result => result?,
+                result => result.map_err(Failure::of)?,
             };
             work.answered(index, reply);
         }
     }
 
-    async fn client(&self) -> Result<Client, Error> {
+    async fn client(&self) -> Result<Client, Failure> {
         if let Some(client) = self.current().clone() {
             return Ok(client);
         }
@@ -153,7 +154,22 @@ impl Session {
         if let Some(auth) = &self.options.auth {
             connector = connector.with_auth("digest", auth.credentials().as_bytes());
         }
-        let client = connector.connect(&self.servers).await?;
+        #[cfg(feature = "zookeeper-tls")]
+        let tls = tls::options(&self.servers, &self.options).map_err(Failure::Final)?;
+        let servers = self.servers.clone();
+        // In a task, as requests are.
+        let mut connecting = JoinSet::new();
+        connecting.spawn(async move {
+            #[cfg(feature = "zookeeper-tls")]
+            if let Some(tls) = tls {
+                return connector.with_tls(tls).secure_connect(&servers).await;
+            }
+            connector.connect(&servers).await
+        });
+        let client = match connecting.join_next().await {
+            Some(Ok(connected)) => connected.map_err(Failure::of)?,
+            Some(Err(_)) | None => return Err(Failure::unreadable()),
+        };
         *self.current() = Some(client.clone());
         Ok(client)
     }
@@ -163,7 +179,30 @@ impl Session {
     }
 }
 
-/// Whether no other session will do better.
+/// Why a round ended early.
+enum Failure {
+    /// Another session may do better.
+    Lost(BoxError),
+    /// None will.
+    Final(BoxError),
+}
+
+impl Failure {
+    fn of(error: Error) -> Self {
+        match error {
+            Error::AuthFailed => Self::Final(error.into()),
+            // Why is not to be had of the client.
+            Error::NoHosts => Self::Lost("no server could be reached, or took the session".into()),
+            error => Self::Lost(error.into()),
+        }
+    }
+
+    fn unreadable() -> Self {
+        Self::Lost("an answer could not be read".into())
+    }
+}
+
+/// Whether no other session will do better with a request.
 fn is_final(error: &Error) -> bool {
     matches!(
         error,
