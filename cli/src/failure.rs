@@ -32,7 +32,17 @@ impl Failure {
 
     /// Failures of the world that standard error has been told of already: only the exit code is left.
     pub(crate) fn told() -> Self {
-        Self::failed("", "")
+        Self::told_with(exit::FAILED)
+    }
+
+    /// As [`told`](Self::told), with another exit code.
+    pub(crate) fn told_with(code: u8) -> Self {
+        Self { code, condition: "", message: String::new() }
+    }
+
+    /// A wish that is not fulfilled as it stands.
+    pub(crate) fn refused(condition: &'static str, message: impl Into<String>) -> Self {
+        Self { code: exit::USAGE, condition, message: message.into() }
     }
 
     /// A mistake of the user.
@@ -87,12 +97,24 @@ impl From<QueryError> for Failure {
 fn code(error: &Error) -> u8 {
     match error {
         Error::Option(_) => exit::USAGE,
-        Error::Checkpoint(error) if matches!(error.source, CheckpointErrorKind::Location { .. }) => exit::USAGE,
+        Error::Checkpoint(error) if is_named_wrong(&error.source) => exit::USAGE,
+        Error::Move(_) => exit::USAGE,
         Error::Plan { condition: "SOURCES_SHARE_PARTITIONS", .. } => exit::USAGE,
         Error::DataLoss(_) => exit::DATA_LOSS,
         Error::Plan { condition: "RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET", .. } => exit::DATA_LOSS,
         _ => exit::FAILED,
     }
+}
+
+/// Whether it is what the user wrote that is wrong, and not the checkpoint.
+fn is_named_wrong(kind: &CheckpointErrorKind) -> bool {
+    matches!(
+        kind,
+        CheckpointErrorKind::Location { .. }
+            | CheckpointErrorKind::SeveralSources { .. }
+            | CheckpointErrorKind::NoSuchSource { .. }
+            | CheckpointErrorKind::ReadOnly
+    )
 }
 
 impl From<ottla_client::Error> for Failure {

@@ -54,6 +54,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
             Command::Read(args) => cmd::read::run(&cli.common, args).await,
             Command::Run(args) => cmd::run::run(&cli.common, args).await,
             Command::Lag(args) => cmd::lag::run(&cli.common, args).await,
+            Command::Offsets(args) => cmd::offsets::run(&cli.common, args).await,
             Command::Topics(args) => cmd::topics::run(&cli.common, args).await,
             Command::Dump(args) => cmd::dump::run(&cli.common, args),
             Command::Bench(args) => cmd::bench::run(&cli.common, args).await,

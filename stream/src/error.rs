@@ -41,6 +41,12 @@ pub enum Error {
     /// The checkpoint can't be used, or went wrong under way.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// An offsets file can't be used.
+    #[error(transparent)]
+    OffsetsFile(crate::OffsetsFileError),
+    /// Offsets must not be stored as they are.
+    #[error(transparent)]
+    Move(#[from] crate::MoveError),
     /// The output failed.
     #[error(transparent)]
     Sink(#[from] SinkError),
@@ -109,6 +115,8 @@ impl Error {
             Self::DataLoss(loss) => loss.condition(),
             Self::Unfinished { .. } => "READ_UNFINISHED",
             Self::Checkpoint(error) => error.condition(),
+            Self::OffsetsFile(error) => error.condition(),
+            Self::Move(error) => error.condition(),
             Self::Sink(_) => "SINK_FAILED",
             Self::Foreach { .. } => "FOREACH_BATCH_FAILED",
             Self::Panicked { .. } => "FOREACH_BATCH_PANICKED",

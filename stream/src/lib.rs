@@ -72,12 +72,17 @@ pub use error::{DataLoss, Error, LossKind, LostRange, ReadError, ReadErrorKind, 
 pub use filter::{BoundFilter, BytesColumn, Filter, IntColumn, LikeError, WhereError};
 use offset::Offsets;
 pub use offset::{OffsetRange, OffsetRangeLimit, PartitionTimestamps, SourceOffset};
-pub use offset_store::{CommitOutcome, GroupStore, OffsetStore, StoreCommit, StoreFuture, StoredOffset, StoredOffsets};
+pub use offset_store::{
+    CheckpointFollower, CheckpointOffsets, CommitOutcome, Followed, FollowedBatch, GroupStore, InspectedOffsets,
+    MoveChange, MoveError, OffsetMove, OffsetMoves, OffsetState, OffsetStore, OffsetTarget, OffsetsFile,
+    OffsetsFileError, OffsetsFileErrorKind, PartitionOffsets, StoreCommit, StoreFuture, StoreUrl, StoredOffset,
+    StoredOffsets,
+};
 #[cfg(feature = "zookeeper")]
 pub use offset_store::{ZooKeeperError, ZooKeeperErrorKind, ZooKeeperOffset, ZooKeeperStore, ZooKeeperStoreBuilder};
 pub use options::{
-    OffsetOutOfRange, OptionError, StartingOffsetsByTimestampStrategy, StreamOptions, StreamOptionsBuilder,
-    TomlOptions, ZooKeeperAuth, ZooKeeperOptions, client_config,
+    MaintenanceOptions, OffsetOutOfRange, OptionError, StartingOffsetsByTimestampStrategy, StreamOptions,
+    StreamOptionsBuilder, TomlOptions, ZooKeeperAuth, ZooKeeperOptions, client_config,
 };
 pub use ottla_client::{BudgetHeld, Client, FetchErrorKind, TopicPartition};
 pub use ottla_protocol::record::{BatchError, BatchHeader, Header, Headers, Record, TimestampType};

@@ -18,6 +18,7 @@ mod golden;
 mod harness;
 mod limits;
 mod live_versions;
+mod offsets;
 mod older_brokers;
 mod query;
 mod read_equals_java;

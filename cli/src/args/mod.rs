@@ -1,9 +1,11 @@
 //! The command line as clap sees it, and the options that it and the configuration file name.
 
 mod bench;
+mod offsets;
 mod run;
 
 pub(crate) use bench::{BenchArgs, BenchCommand, BenchDecodeArgs, BenchFetchArgs};
+pub(crate) use offsets::{ChangeArgs, CopyArgs, OffsetsArgs, OffsetsCommand, SetArgs, SetTarget, ShowArgs};
 pub(crate) use run::{RunArgs, SinkUrl};
 
 use crate::failure::Failure;
@@ -54,6 +56,8 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Show what a group has committed and how far it is behind
     Lag(LagArgs),
+    /// Look at what a store of offsets holds, check it, set it, copy it, or follow a query with it
+    Offsets(OffsetsArgs),
     /// Show topics with their partitions, leaders and offsets
     Topics(TopicsArgs),
     /// Show what is in a broker's log segments, in raw record batches, or in recorded requests and responses
@@ -291,9 +295,10 @@ pub(crate) fn sentence(error: &clap::Error) -> String {
 
 impl Common {
     /// The options of a command that reads no source. A job's file serves it as well: what that says of reading is not its.
-    pub(crate) fn client_pairs(&self) -> Result<Vec<(String, String)>, Failure> {
+    /// Beside the client's settings it may know some options, `also`.
+    pub(crate) fn client_pairs(&self, also: &[&str]) -> Result<Vec<(String, String)>, Failure> {
         let mut pairs = self.file()?.common;
-        pairs.retain(|(key, _)| is_client_setting(key));
+        pairs.retain(|(key, _)| is_client_setting(key) || also.iter().any(|name| name.eq_ignore_ascii_case(key)));
         self.add_own(&mut pairs, &[])?;
         Ok(pairs)
     }

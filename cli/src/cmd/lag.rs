@@ -1,15 +1,15 @@
 //! `ottla lag`: what a group has committed against the ends of its partitions.
 
-use super::{client_config, connect, print, until_interrupted};
+use super::{client_config, connect, print, until_interrupted, warn_of};
 use crate::{
     args::{Common, LagArgs},
     failure::Failure,
     table::table,
-    tell::warn,
 };
-use ottla_client::{Client, IsolationLevel, OffsetSpec, TopicPartition};
+use ottla_client::{Client, IsolationLevel, TopicPartition};
+use ottla_stream::{GroupStore, InspectedOffsets, OffsetStore, PartitionOffsets};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 pub(crate) async fn run(common: &Common, args: &LagArgs) -> Result<(), Failure> {
     let config = client_config(common)?;
@@ -42,38 +42,14 @@ impl LagRow {
     }
 }
 
-/// Tells of numbers in a group that are no offsets.
-pub(super) fn warn_of(group: &str, not_offsets: &BTreeMap<TopicPartition, i64>, json: bool) {
-    for (partition, number) in not_offsets {
-        warn(
-            json,
-            format_args!("group '{group}' holds {number} for {partition}, which is no offset and counts as none"),
-        );
-    }
-}
-
 pub(super) async fn rows(client: &Client, group: &str, json: bool) -> Result<Vec<LagRow>, Failure> {
-    let committed = client.committed_offsets(group, None).await?;
-    warn_of(group, &committed.not_offsets, json);
-    let committed = committed.offsets;
-    let topics = client.all_topics().await?;
-    let exists = |partition: &TopicPartition| {
-        topics.get(&partition.topic).is_some_and(|topic| topic.partitions.contains_key(&partition.partition))
+    let store = GroupStore::new(client, group);
+    let inspected = InspectedOffsets::of(&store, client, &BTreeSet::new()).await?;
+    warn_of(&store.name(), &inspected.not_offsets, json);
+    let row = |row: PartitionOffsets| {
+        Some(LagRow { partition: row.partition, current_offset: row.stored?.offset, log_end_offset: row.latest })
     };
-    let wanted: BTreeMap<TopicPartition, OffsetSpec> = committed
-        .keys()
-        .filter(|partition| exists(partition))
-        .map(|partition| (partition.clone(), OffsetSpec::Latest))
-        .collect();
-    let ends = client.list_offsets(&wanted, client.config().isolation_level).await?;
-    Ok(committed
-        .into_iter()
-        .map(|(partition, committed)| LagRow {
-            log_end_offset: ends.get(&partition).and_then(|end| end.offset),
-            partition,
-            current_offset: committed.offset,
-        })
-        .collect())
+    Ok(inspected.partitions.into_iter().filter_map(row).collect())
 }
 
 pub(super) fn lag_table(group: &str, rows: &[LagRow], isolation: IsolationLevel) -> String {

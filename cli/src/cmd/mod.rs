@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod demo;
 pub(crate) mod dump;
 pub(crate) mod lag;
+pub(crate) mod offsets;
 pub(crate) mod read;
 pub(crate) mod run;
 pub(crate) mod topics;
@@ -13,9 +14,9 @@ use crate::{
     failure::Failure,
     tell::warn,
 };
-use ottla_client::{Client, ClientConfig};
+use ottla_client::{Client, ClientConfig, TopicPartition};
 use ottla_stream::{Filter, PlannedBatch, ReadSettings, StreamOptions};
-use std::io::Write;
+use std::{collections::BTreeMap, io::Write};
 
 /// How many threads read at most.
 pub(crate) fn parallelism(common: &Common) -> usize {
@@ -25,7 +26,7 @@ pub(crate) fn parallelism(common: &Common) -> usize {
 
 /// The client settings of a command that reads no source.
 pub(crate) fn client_config(common: &Common) -> Result<ClientConfig, Failure> {
-    let (config, warnings) = ottla_stream::client_config(common.client_pairs()?)?;
+    let (config, warnings) = ottla_stream::client_config(common.client_pairs(&[])?)?;
     warnings.iter().for_each(|warning| warn(common.json, warning));
     Ok(config)
 }
@@ -65,6 +66,13 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     written.map_err(|error| Failure::failed("SINK_FAILED", format!("writing the output: {error}")))
+}
+
+/// Tells of numbers in a store that are no offsets.
+pub(crate) fn warn_of(store: &str, not_offsets: &BTreeMap<TopicPartition, i64>, json: bool) {
+    for (partition, number) in not_offsets {
+        warn(json, format_args!("{store} holds {number} for {partition}, which is no offset and counts as none"));
+    }
 }
 
 /// Tells of a batch that took more memory than there was to be.

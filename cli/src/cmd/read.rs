@@ -1,6 +1,6 @@
 //! `ottla read`: plan, read, write out, commit; in this order.
 
-use super::{commit_group, lag::warn_of, parse_filter, plan, source_options, until_interrupted, warn_of_memory};
+use super::{commit_group, parse_filter, plan, source_options, until_interrupted, warn_of, warn_of_memory};
 use crate::{
     args::{Common, Format, ReadArgs},
     failure::Failure,
@@ -82,7 +82,7 @@ pub(super) fn query_id() -> String {
 
 fn report(json: bool, processed: &ProcessedBatch, commit: Option<(&str, &CommitOutcome)>, totals: &Totals) {
     if let Some((group, outcome)) = commit {
-        warn_of(group, &outcome.not_offsets, json);
+        warn_of(&format!("group '{group}'"), &outcome.not_offsets, json);
         for partition in &outcome.gone {
             warn(
                 json,

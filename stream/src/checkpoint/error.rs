@@ -178,6 +178,29 @@ pub enum CheckpointErrorKind {
         /// The files of `offsets`.
         found: IdList,
     },
+    /// Somebody wants to look at a checkpoint that is not there.
+    #[error("there is no such directory")]
+    NotThere,
+    /// Somebody wants to look at a directory that is no checkpoint.
+    #[error("this is no checkpoint: it has no `metadata` and no `offsets`")]
+    NotACheckpoint,
+    /// The checkpoint is of several sources, and one is meant.
+    #[error("the query has {found} sources: name one as ?source=N, N from 0 to {}", .found.saturating_sub(1))]
+    SeveralSources {
+        /// How many it has.
+        found: usize,
+    },
+    /// A source that the query does not have.
+    #[error("the query has no source {source_number}: it has {found}, counted from 0")]
+    NoSuchSource {
+        /// The number asked for.
+        source_number: usize,
+        /// How many it has.
+        found: usize,
+    },
+    /// Offsets were to be stored in a query's checkpoint.
+    #[error("a checkpoint is only read here: only its query writes it")]
+    ReadOnly,
     /// One of our own files, by a newer version of this program.
     #[error(
         "written by a newer version of Ottla (file version {found}, known is {max}): upgrade, or delete it and go on without topic ids"
@@ -235,11 +258,16 @@ impl CheckpointError {
             CheckpointErrorKind::MetadataNotFound { .. } => "CHECKPOINT_BATCH_METADATA_NOT_FOUND",
             CheckpointErrorKind::NoShufflePartitions { .. } => "CHECKPOINT_BATCH_CONF_NOT_FOUND",
             CheckpointErrorKind::CommittedWithoutOffsets { .. } => "CHECKPOINT_BATCH_MISSING",
+            CheckpointErrorKind::NotThere => "CHECKPOINT_NOT_THERE",
+            CheckpointErrorKind::NotACheckpoint => "CHECKPOINT_NOT_THERE",
+            CheckpointErrorKind::SeveralSources { .. } => "CHECKPOINT_SOURCES",
+            CheckpointErrorKind::NoSuchSource { .. } => "CHECKPOINT_SOURCES",
+            CheckpointErrorKind::ReadOnly => "CHECKPOINT_READ_ONLY",
             CheckpointErrorKind::OwnVersion { .. } => "CHECKPOINT_OWN_VERSION",
         }
     }
 
-    pub(super) fn new(path: impl Into<PathBuf>, source: CheckpointErrorKind) -> Self {
+    pub(crate) fn new(path: impl Into<PathBuf>, source: CheckpointErrorKind) -> Self {
         Self { path: path.into(), source }
     }
 

@@ -10,7 +10,7 @@
 //! ottla/offsets/N      topic ids and more of batch N, ours             own.rs
 //! ```
 //! Files appear whole (atomic_file.rs), and are never changed afterwards. `recover.rs` decides where a query goes on. All calls block on the
-//! file system, shortly.
+//! file system, shortly. `view.rs` reads what others write, without the lock.
 
 mod atomic_file;
 mod commit_log;
@@ -25,11 +25,13 @@ mod own;
 mod recover;
 #[cfg(test)]
 mod tests;
+mod view;
 
 pub use error::{CheckpointError, CheckpointErrorKind, IdList};
 pub(crate) use offset_log::{OffsetsEntry, OffsetsMetadata};
 pub(crate) use own::{OwnEntry, OwnSource};
 pub(crate) use recover::Recovered;
+pub(crate) use view::{CheckpointView, FinishedBatch, FinishedSource, Look};
 
 use log::MetadataLog;
 use ottla_client::TopicPartition;
@@ -238,21 +240,24 @@ impl Checkpoint {
 
 /// The id in `metadata`, which is made when there is no such file.
 fn query_id(path: &Path) -> Result<Uuid, CheckpointError> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let id = Uuid::new_v4();
-            if atomic_file::create(path, format!("{{\"id\":\"{id}\"}}").as_bytes())? {
-                return Ok(id);
-            }
-            // Spark, which knows no lock, made one at this very moment.
-            fs::read(path).map_err(CheckpointError::io(path, "reading the file"))?
+    let bytes = loop {
+        if let Some(bytes) = atomic_file::read(path, "reading the file")? {
+            break bytes;
         }
-        Err(error) => return Err(CheckpointError::io(path, "reading the file")(error)),
+        let id = Uuid::new_v4();
+        if atomic_file::create(path, format!("{{\"id\":\"{id}\"}}").as_bytes())? {
+            return Ok(id);
+        }
+        // Spark, which knows no lock, made one at this very moment: that is read.
     };
-    crc_file::verify(path, &bytes)?;
+    parse_query_id(path, &bytes)
+}
+
+/// The id in the bytes of `metadata`.
+fn parse_query_id(path: &Path, bytes: &[u8]) -> Result<Uuid, CheckpointError> {
+    crc_file::verify(path, bytes)?;
     let wrong = |reason: String| CheckpointError::new(path, CheckpointErrorKind::Metadata { reason });
-    let line: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
+    let line: serde_json::Value = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
     let id = line.get("id").and_then(serde_json::Value::as_str).ok_or_else(|| wrong("it has no \"id\"".to_owned()))?;
     Uuid::try_parse(id).map_err(|error| wrong(format!("\"{id}\": {error}")))
 }

@@ -94,6 +94,25 @@ impl OffsetsEntry {
 
     /// Reads the text of the file `path`, of a query with `sources` sources.
     pub(super) fn parse(path: &Path, bytes: &[u8], sources: usize) -> Result<Self, CheckpointError> {
+        let lines = OffsetsLines::parse(path, bytes)?;
+        if lines.sources.len() != sources {
+            let kind = CheckpointErrorKind::Sources { found: lines.sources.len(), expected: sources };
+            return Err(CheckpointError::new(path, kind));
+        }
+        let sources = lines.sources.into_iter().collect::<Result<_, _>>()?;
+        Ok(Self { metadata: lines.metadata, sources, own: None })
+    }
+}
+
+/// An offsets file, whatever the number of its sources and whether they are Kafka's.
+pub(super) struct OffsetsLines {
+    metadata: Option<OffsetsMetadata>,
+    /// By source.
+    pub(super) sources: Vec<Result<Option<Offsets>, CheckpointError>>,
+}
+
+impl OffsetsLines {
+    pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, CheckpointError> {
         let text = log::text(path, bytes)?;
         let error = |kind| CheckpointError::new(path, kind);
         let (version, rest) = log::version(path, text, VERSION_MAX)?;
@@ -107,20 +126,16 @@ impl OffsetsEntry {
             "" => None,
             line => Some(OffsetsMetadata::parse(line).map_err(|reason| malformed(2, reason))?),
         };
-        let lines: Vec<&str> = lines.collect();
-        if lines.len() != sources {
-            return Err(error(CheckpointErrorKind::Sources { found: lines.len(), expected: sources }));
-        }
         let mut numbered = Vec::new();
-        for (index, line) in lines.into_iter().enumerate() {
+        for (index, line) in lines.enumerate() {
             let (id, json) = if version == 1 { ("", line) } else { split_id(line) };
             // An id that is no number sorts by its place.
             let order = id.parse().unwrap_or(index);
             let offsets = if json.trim() == NO_OFFSETS { Ok(None) } else { parse_offsets(json).map(Some) };
-            numbered.push((order, offsets.map_err(|reason| malformed(index.saturating_add(3), reason))?));
+            numbered.push((order, offsets.map_err(|reason| malformed(index.saturating_add(3), reason))));
         }
         numbered.sort_by_key(|(order, _)| *order);
-        Ok(Self { metadata, sources: numbered.into_iter().map(|(_, offsets)| offsets).collect(), own: None })
+        Ok(Self { metadata, sources: numbered.into_iter().map(|(_, offsets)| offsets).collect() })
     }
 }
 

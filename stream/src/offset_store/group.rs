@@ -63,7 +63,8 @@ impl GroupStore {
                 continue;
             }
             let id = topic_id.map(|id| format!(" topic_id={id}")).unwrap_or_default();
-            let metadata = format!("{METADATA_PREFIX} batch={} query={}{id}", commit.batch_id, commit.query_id);
+            let batch = if commit.batch_id < 0 { String::new() } else { format!(" batch={}", commit.batch_id) };
+            let metadata = format!("{METADATA_PREFIX}{batch} query={}{id}", commit.query_id);
             let leader_epoch = commit.leader_epochs.get(partition).copied();
             let committed = OffsetAndMetadata { offset: *offset, leader_epoch, metadata: Some(metadata) };
             offsets.insert(partition.clone(), committed);
@@ -110,14 +111,15 @@ impl OffsetStore for GroupStore {
 impl StoredOffset {
     /// Whether it is of the topic with this id, and not of one of the same name that was deleted. Offsets that others committed don't say,
     /// and count as of this one.
-    pub(crate) fn is_of(&self, topic_id: Option<Uuid>) -> bool {
+    pub fn is_of(&self, topic_id: Option<Uuid>) -> bool {
         self.topic_id.is_none() || topic_id.is_none() || self.topic_id == topic_id
     }
 }
 
 /// What a committed offset says of itself.
 fn stored(committed: &OffsetAndMetadata) -> StoredOffset {
-    let mut stored = StoredOffset { offset: committed.offset, batch_id: None, topic_id: None };
+    let mut stored =
+        StoredOffset { offset: committed.offset, batch_id: None, topic_id: None, leader_epoch: committed.leader_epoch };
     let mut words = committed.metadata.as_deref().unwrap_or_default().split(' ');
     if words.next() == Some(METADATA_PREFIX) {
         for word in words {

@@ -1,10 +1,22 @@
 //! Where the offsets of processed batches are kept outside of a checkpoint: for tools that show lag, or as a query's only memory.
 
+mod checkpoint;
+mod file;
+mod follow;
 mod group;
+mod inspect;
+mod moves;
+mod url;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 
+pub use checkpoint::CheckpointOffsets;
+pub use file::{OffsetsFile, OffsetsFileError, OffsetsFileErrorKind};
+pub use follow::{CheckpointFollower, Followed, FollowedBatch};
 pub use group::GroupStore;
+pub use inspect::{InspectedOffsets, OffsetState, PartitionOffsets};
+pub use moves::{MoveChange, MoveError, OffsetMove, OffsetMoves, OffsetTarget};
+pub use url::StoreUrl;
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::{ZooKeeperError, ZooKeeperErrorKind, ZooKeeperOffset, ZooKeeperStore, ZooKeeperStoreBuilder};
 
@@ -48,7 +60,7 @@ pub trait OffsetStore: Send + Sync + fmt::Debug + 'static {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct StoreCommit {
-    /// The batch that was processed.
+    /// The batch that was processed; -1 for offsets that no batch came to.
     pub batch_id: i64,
     /// The query's id, which names it in the store where there is a place for that.
     pub query_id: String,
@@ -121,6 +133,8 @@ pub struct StoredOffset {
     pub batch_id: Option<i64>,
     /// The topic it is of, if it says so.
     pub topic_id: Option<Uuid>,
+    /// The leader epoch of the last record batch before it, if it says so.
+    pub leader_epoch: Option<i32>,
 }
 
 /// What a commit did.
@@ -135,4 +149,11 @@ pub struct CommitOutcome {
     pub gone: BTreeSet<TopicPartition>,
     /// What the store held that is no offset, and is overwritten now.
     pub not_offsets: BTreeMap<TopicPartition, i64>,
+}
+
+/// Runs what blocks on the file system, shortly, on a thread for that.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| crate::Error::Panicked { batch_id: None, message: error.to_string() })
 }

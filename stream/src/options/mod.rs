@@ -4,6 +4,7 @@ mod bounds;
 mod builder;
 mod client;
 mod error;
+mod maintenance;
 mod names;
 mod toml;
 mod values;
@@ -11,6 +12,7 @@ mod zookeeper;
 
 pub use builder::StreamOptionsBuilder;
 pub use error::OptionError;
+pub use maintenance::MaintenanceOptions;
 pub use toml::TomlOptions;
 
 use crate::{ConsumerStrategy, OffsetRangeLimit, offset::assignment};
@@ -22,6 +24,9 @@ use std::time::Duration;
 pub(crate) use values::duration;
 use values::{boolean, long, positive};
 pub use zookeeper::{ZooKeeperAuth, ZooKeeperOptions};
+
+/// The default of `ottla.recommitInterval`: far less than the week for which brokers remember a group, and next to no traffic.
+pub(crate) const RECOMMIT_INTERVAL_DEFAULT: Duration = Duration::from_secs(10 * 60);
 
 /// What a start timestamp that no record reaches means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -267,7 +272,7 @@ impl StreamOptions {
             offset_out_of_range: pairs.get("ottla.offsetOutOfRange").map(out_of_range).transpose()?,
             recommit_interval: match pairs.get("ottla.recommitInterval") {
                 Some(value) => duration("ottla.recommitInterval", value)?,
-                None => Duration::from_secs(10 * 60),
+                None => RECOMMIT_INTERVAL_DEFAULT,
             },
             zookeeper,
             checkpoint_location: pairs.get("checkpointLocation").map(str::to_owned),

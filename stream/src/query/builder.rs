@@ -5,7 +5,7 @@ use super::{
     observer::Observer,
     process::{ForeachBatch, IntoSink, Process},
     progress::ProgressLog,
-    run::{Run, Setup, panicked},
+    run::{ENDLESS, Run, Setup, panicked},
 };
 use crate::{
     Error, Filter, OffsetStore, OptionError, Result, Sink, StreamOptions, checkpoint::Checkpoint, options::check_group,
@@ -110,8 +110,9 @@ impl QueryBuilder {
     }
 
     /// Another store for the offsets of the source with this number (from 0, in the order given).
-    pub fn offset_store(mut self, source: usize, store: impl OffsetStore) -> Self {
-        self.stores.push((source, Arc::new(store)));
+    /// Sources may share one if they don't share partitions.
+    pub fn offset_store(mut self, source: usize, store: Arc<dyn OffsetStore>) -> Self {
+        self.stores.push((source, store));
         self
     }
 
@@ -135,7 +136,8 @@ impl QueryBuilder {
 
     /// How long it may take to stop: to finish the batch at work, and to commit what stores do not have yet. Default: 20 s.
     pub fn stop_timeout(mut self, timeout: Duration) -> Self {
-        self.stop_timeout = timeout;
+        // So that there is a time when it is over.
+        self.stop_timeout = timeout.min(ENDLESS);
         self
     }
 

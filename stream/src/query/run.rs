@@ -10,7 +10,7 @@ use super::{
     process::Process,
     source::{Look, Source, Span},
     stores::Stores,
-    trigger::next_due_ms,
+    trigger::wait,
     wall_ms,
 };
 use crate::{
@@ -19,7 +19,6 @@ use crate::{
     checkpoint::{Checkpoint, CheckpointError, OffsetsEntry, OwnEntry},
 };
 use std::{
-    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -43,7 +42,7 @@ pub(super) struct Setup {
 }
 
 /// Longer than any query runs.
-const ENDLESS: Duration = Duration::from_secs(u32::MAX as u64);
+pub(super) const ENDLESS: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// A query at work.
 pub(super) struct Run {
@@ -175,8 +174,7 @@ impl Run {
                 Trigger::Once => return Ok(()),
                 Trigger::AvailableNow if outcome == Outcome::Idle => return Ok(()),
                 Trigger::ProcessingTime(interval) => {
-                    let due = next_due_ms(interval, begun_ms).saturating_sub(wall_ms());
-                    let due = Duration::from_millis(u64::try_from(due).unwrap_or(0));
+                    let due = wait(interval, begun_ms, wall_ms());
                     let pause = if outcome == Outcome::Idle { due.max(IDLE_PAUSE) } else { due };
                     tokio::time::sleep(pause).await;
                 }
@@ -225,7 +223,8 @@ impl Run {
         }
         let sources: Vec<BatchSource> =
             self.sources.iter().zip(looks).map(|(source, look)| batch_source(source, look)).collect();
-        self.check_groups(&sources)?;
+        let ends: Vec<_> = sources.iter().map(|source| source.span.as_ref().map(|span| &span.end)).collect();
+        self.stores.check_apart(&ends)?;
         let batch = Batch { id: self.batch_id, sources };
         if let Some(checkpoint) = &self.checkpoint {
             let writing = Instant::now();
@@ -242,26 +241,6 @@ impl Run {
             report.took("walCommit", writing);
         }
         Ok(Some(batch))
-    }
-
-    /// Sources that share a group must not share partitions: one would overwrite the other's offsets.
-    fn check_groups(&self, batch: &[BatchSource]) -> Result<()> {
-        let mut seen: BTreeMap<(&str, _), usize> = BTreeMap::new();
-        for (index, (source, part)) in self.sources.iter().zip(batch).enumerate() {
-            let (Some(group), Some(span)) = (&source.options.commit_group, &part.span) else { continue };
-            for partition in span.end.keys() {
-                if let Some(other) = seen.insert((group, partition), index) {
-                    return Err(Error::Plan {
-                        condition: "SOURCES_SHARE_PARTITIONS",
-                        message: format!(
-                            "sources {other} and {index} both read {partition} and both commit to group '{group}': give one of them another \
-                             commit group"
-                        ),
-                    });
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Plans, reads, processes, and writes down that it is done; in this order.

@@ -1,8 +1,12 @@
 //! Committing what was processed to the stores beside the checkpoint, or to the only one there is.
 
-use crate::{CommitOutcome, Error, LostRange, OffsetStore, Result, StoreCommit, batch::moved_back};
+use crate::{CommitOutcome, Error, LostRange, OffsetStore, Offsets, Result, StoreCommit, batch::moved_back};
 use ottla_client::TopicPartition;
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::Instant;
 
 /// The pause between two attempts while a query stops.
@@ -74,6 +78,32 @@ impl Stores {
     /// The store that a source begins from when there is no checkpoint.
     pub(super) fn of_source(&self, source: usize) -> Option<&Arc<dyn OffsetStore>> {
         self.slots.iter().find(|slot| slot.source == source).map(|slot| &slot.store)
+    }
+
+    /// Sources that share a store must not share partitions: one would overwrite the other's offsets. `ends` has an entry for each source.
+    ///
+    /// # Errors
+    /// They do.
+    pub(super) fn check_apart(&self, ends: &[Option<&Offsets>]) -> Result<()> {
+        let mut seen: BTreeMap<(String, &TopicPartition), usize> = BTreeMap::new();
+        // With one source there is nothing to share.
+        for slot in self.slots.iter().filter(|_| ends.len() > 1) {
+            let Some(Some(ends)) = ends.get(slot.source) else { continue };
+            let store = slot.store.name();
+            for partition in ends.keys() {
+                let other = seen.insert((store.clone(), partition), slot.source).filter(|other| *other != slot.source);
+                if let Some(other) = other {
+                    return Err(Error::Plan {
+                        condition: "SOURCES_SHARE_PARTITIONS",
+                        message: format!(
+                            "sources {other} and {} both read {partition} and both commit to {store}: give one of them another commit group",
+                            slot.source
+                        ),
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// How many commits failed so far.

@@ -93,7 +93,10 @@ impl Life {
         let query = match self.kill {
             Some((Point::Committed | Point::Stored, _)) => {
                 let client = Client::connect(options.client.clone()).await?;
-                query.offset_store(0, Watched { inner: GroupStore::new(&client, self.group), log: log.clone() })
+                query.offset_store(
+                    0,
+                    Arc::new(Watched { inner: GroupStore::new(&client, self.group), log: log.clone() }),
+                )
             }
             _ => query.commit_group(self.group),
         };

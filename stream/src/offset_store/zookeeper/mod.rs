@@ -99,7 +99,7 @@ impl ZooKeeperStore {
         for (partition, node) in &nodes {
             match node.as_ref().map(|node| &node.value) {
                 Some(Ok(offset)) => {
-                    let offset = StoredOffset { offset: *offset, batch_id: None, topic_id: None };
+                    let offset = StoredOffset { offset: *offset, batch_id: None, leader_epoch: None, topic_id: None };
                     stored.offsets.insert(partition.clone(), offset);
                 }
                 Some(Err(value)) => return Err(self.not_an_offset(partition, value.clone()).into()),

@@ -1,0 +1,43 @@
+//! `ottla offsets copy`: what one store holds, into another.
+
+use super::{check_writable, holds_nothing, options, set::change};
+use crate::{
+    args::{Common, CopyArgs},
+    cmd::{connect, until_interrupted},
+    failure::Failure,
+};
+use ottla_client::Client;
+use ottla_stream::{CheckpointOffsets, OffsetTarget, StoreUrl};
+
+pub(super) async fn run(common: &Common, args: &CopyArgs) -> Result<(), Failure> {
+    check_copy(args)?;
+    let work = async {
+        let client = connect(options(common)?.client).await?;
+        let target = source(&args.from, &client).await?;
+        let store = args.to.open(&client)?;
+        change(common, &args.change, &client, &*store, &target).await
+    };
+    until_interrupted(work, || "interrupted".to_owned()).await
+}
+
+pub(super) fn check_copy(args: &CopyArgs) -> Result<(), Failure> {
+    check_writable(&args.to)?;
+    if args.from == args.to {
+        return Err(Failure::usage(format!("'{}' can't be copied onto itself", args.from)));
+    }
+    Ok(())
+}
+
+/// What a store holds, as what another one is to hold.
+pub(super) async fn source(url: &StoreUrl, client: &Client) -> Result<OffsetTarget, Failure> {
+    let store = url.open(client)?;
+    let offsets = store.load(None).await?;
+    if offsets.offsets.is_empty() {
+        return Err(holds_nothing(&*store));
+    }
+    let query_id = match url {
+        StoreUrl::Checkpoint { location, source } => CheckpointOffsets::new(location, *source)?.query_id().await?,
+        _ => None,
+    };
+    Ok(OffsetTarget::Stored { offsets, query_id })
+}
