@@ -57,7 +57,7 @@ pub(crate) enum Command {
     /// Show what a group has committed and how far it is behind
     Lag(LagArgs),
     /// Look at what a store of offsets holds, check it, set it, copy it, or follow a query with it
-    Offsets(OffsetsArgs),
+    Offsets(Box<OffsetsArgs>),
     /// Show topics with their partitions, leaders and offsets
     Topics(TopicsArgs),
     /// Show what is in a broker's log segments, in raw record batches, or in recorded requests and responses
