@@ -234,11 +234,7 @@ impl StreamOptions {
         if pairs.get("groupIdPrefix").is_some() {
             warnings.push("option 'groupIdPrefix' has no effect: no group is joined to read".to_owned());
         }
-        let mut zookeeper = ZooKeeperOptions::default();
-        for name in zookeeper::NAMES {
-            pairs.get(name).map_or(Ok(()), |value| zookeeper.set(name, value))?;
-        }
-        zookeeper.check()?;
+        let zookeeper = ZooKeeperOptions::of(pairs)?;
         let flag = |name, default| pairs.get(name).map_or(Ok(default), |value| boolean(name, value));
         Ok(Self {
             client,

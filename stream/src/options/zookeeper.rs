@@ -1,6 +1,6 @@
 //! `ottla.zookeeper.*`: how ZooKeeper is reached, for the stores that are there.
 
-use super::{OptionError, values::positive};
+use super::{OptionError, names::Pairs, values::positive};
 use std::{fmt, path::PathBuf, time::Duration};
 
 /// The names, as they are written in documents.
@@ -78,6 +78,16 @@ impl ZooKeeperOptions {
         }
         options.check()?;
         Ok((options, others))
+    }
+
+    /// Those of all options.
+    pub(super) fn of(pairs: &Pairs) -> Result<Self, OptionError> {
+        let mut options = Self::default();
+        for name in NAMES {
+            pairs.get(name).map_or(Ok(()), |value| options.set(name, value))?;
+        }
+        options.check()?;
+        Ok(options)
     }
 
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {

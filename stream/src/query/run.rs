@@ -14,7 +14,7 @@ use super::{
     wall_ms,
 };
 use crate::{
-    Client, Error, Filter, GroupStore, LostRange, OffsetStore, Offsets, Result, StoreCommit, StreamOptions,
+    Client, Error, Filter, GroupStore, LostRange, OffsetStore, Offsets, Result, StoreCommit, StoreUrl, StreamOptions,
     batch::{moved_back, recreated_topics},
     checkpoint::{Checkpoint, CheckpointError, OffsetsEntry, OwnEntry},
 };
@@ -38,6 +38,7 @@ pub(super) struct Setup {
     pub(super) retry: RetryPolicy,
     pub(super) sources: Vec<StreamOptions>,
     pub(super) stores: Vec<(usize, Arc<dyn OffsetStore>)>,
+    pub(super) store_urls: Vec<StoreUrl>,
     pub(super) checkpoint: Option<Arc<Checkpoint>>,
 }
 
@@ -99,11 +100,11 @@ impl Run {
         observer.started();
         let failed = |error| QueryError::new(setup.id, observer.run_id(), None, error);
         let connected = tokio::select! {
-            connected = connect(&setup) => connected.map_err(failed),
-            () = control.must_stop() => Ok(Vec::new()),
+            connected = connect(&setup) => connected.map(Some).map_err(failed),
+            () = control.must_stop() => Ok(None),
         };
-        let sources = match connected {
-            Ok(sources) if sources.len() == setup.sources.len() => sources,
+        let (sources, stores) = match connected {
+            Ok(Some(connected)) => connected,
             // Told to stop before it began, or failed.
             result => {
                 let result = result.map(|_| ());
@@ -111,13 +112,6 @@ impl Run {
                 return result;
             }
         };
-        let mut stores = Stores::new(setup.checkpoint.is_none());
-        for (index, source) in sources.iter().enumerate() {
-            let own = setup.stores.iter().filter(|(of, _)| *of == index).map(|(_, store)| store.clone());
-            let group = source.options.commit_group.as_ref();
-            let group = group.map(|group| -> Arc<dyn OffsetStore> { Arc::new(GroupStore::new(&source.client, group)) });
-            own.chain(group).for_each(|store| stores.add(index, store, source.options.recommit_interval));
-        }
         let run = Self {
             id: setup.id,
             trigger: setup.trigger,
@@ -405,10 +399,11 @@ impl Batch {
     }
 }
 
-/// A client for each source. Sources with the same settings share one; all of them share one byte budget.
-async fn connect(setup: &Setup) -> Result<Vec<Source>> {
+/// A client for each source, and the stores. Sources with the same settings share a client; all of them share one byte budget.
+async fn connect(setup: &Setup) -> Result<(Vec<Source>, Stores)> {
     let mut sources: Vec<Source> = Vec::new();
-    for options in &setup.sources {
+    let mut stores = Stores::new(setup.checkpoint.is_none());
+    for (index, options) in setup.sources.iter().enumerate() {
         let mut options = options.clone();
         if matches!(setup.trigger, Trigger::Continuous(_)) {
             // A read without an end waits for what is to come; that nothing comes is no error.
@@ -420,9 +415,18 @@ async fn connect(setup: &Setup) -> Result<Vec<Source>> {
                 Client::connect_beside(sources.first().map(|source| &source.client), options.client.clone()).await?
             }
         };
+        let mut own: Vec<Arc<dyn OffsetStore>> =
+            setup.stores.iter().filter(|(of, _)| *of == index).map(|(_, store)| store.clone()).collect();
+        for url in &setup.store_urls {
+            own.push(stores.opened(url, &client, &options)?);
+        }
+        if let Some(group) = &options.commit_group {
+            own.push(Arc::new(GroupStore::new(&client, group)));
+        }
+        own.into_iter().for_each(|store| stores.add(index, store, options.recommit_interval));
         sources.push(Source::new(options, client));
     }
-    Ok(sources)
+    Ok((sources, stores))
 }
 
 /// Calls the checkpoint on a thread that may block.

@@ -16,7 +16,8 @@ fn both(what: &str) -> Option<(&'static KafkaCluster, &'static ZooKeeper)> {
 
 /// A query that has nothing but ZooKeeper.
 fn only(kafka: &KafkaCluster, server: &ZooKeeper, topic: &str, rest: &str, more: &[(&str, &str)]) -> QueryBuilder {
-    StreamingQuery::builder([options(kafka, topic, more)]).offset_store(0, store(server, rest, &[]))
+    StreamingQuery::builder([options(kafka, topic, more)])
+        .offset_store(0, std::sync::Arc::new(store(server, rest, &[])))
 }
 
 fn all(range: std::ops::Range<i64>) -> Vec<(i32, i64)> {
@@ -134,8 +135,10 @@ fn zookeeper_beside_a_checkpoint_is_written_and_not_read() {
     let topic = kafka.create_topic("zk-beside", 1, &[]);
     kafka.produce(&Produce::generated(&topic, 10));
     let checkpoint = tempfile::tempdir().expect("a folder");
-    let beside =
-        || query(options(kafka, &topic, &[]), checkpoint.path()).offset_store(0, store(server, "?group=beside", &[]));
+    let beside = || {
+        query(options(kafka, &topic, &[]), checkpoint.path())
+            .offset_store(0, std::sync::Arc::new(store(server, "?group=beside", &[])))
+    };
     block_on(async {
         let other = Other::connect(server).await;
         let path = format!("/consumers/beside/offsets/{topic}/0");
