@@ -81,9 +81,10 @@ impl Stores {
         self.failed
     }
 
-    /// What is stored beyond the end of a log may be replaced.
-    pub(super) fn move_back(&mut self, lost: &[LostRange]) {
-        self.slots.iter_mut().for_each(|slot| slot.moved_back.extend(moved_back(lost)));
+    /// What is stored of a source beyond the end of a log may be replaced.
+    pub(super) fn move_back(&mut self, source: usize, lost: &[LostRange]) {
+        let of_source = self.slots.iter_mut().filter(|slot| slot.source == source);
+        of_source.for_each(|slot| slot.moved_back.extend(moved_back(lost)));
     }
 
     /// Commits a batch: `commits` has an entry for each source. Returns what to warn of. What fails is tried again with the next batch.
