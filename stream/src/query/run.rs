@@ -117,7 +117,7 @@ impl Run {
             let own = setup.stores.iter().filter(|(of, _)| *of == index).map(|(_, store)| store.clone());
             let group = source.options.commit_group.as_ref();
             let group = group.map(|group| -> Arc<dyn OffsetStore> { Arc::new(GroupStore::new(&source.client, group)) });
-            own.chain(group).for_each(|store| stores.add(index, store, source.options.recommit_interval));
+            own.chain(group).for_each(|store| stores.add(index, store, &source.options));
         }
         let run = Self {
             id: setup.id,

@@ -1,6 +1,9 @@
 //! Committing what was processed to the stores beside the checkpoint, or to the only one there is.
 
-use crate::{CommitOutcome, Error, LostRange, OffsetStore, Result, StoreCommit, batch::moved_back};
+use crate::{
+    CommitOutcome, Error, LostRange, OffsetStore, Result, StoreCommit, StreamOptions, batch::moved_back,
+    offset::was_stopped,
+};
 use ottla_client::TopicPartition;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -15,6 +18,8 @@ pub(super) struct Slot {
     pub(super) store: Arc<dyn OffsetStore>,
     /// How long after a commit the same is committed again.
     recommit_interval: Duration,
+    /// How long a commit may take.
+    limit: Duration,
     /// What it was given last, and when.
     last: Option<(StoreCommit, Instant)>,
     /// What it could not be given yet.
@@ -38,11 +43,12 @@ impl Stores {
         Self { slots: Vec::new(), only, failed: 0 }
     }
 
-    pub(super) fn add(&mut self, source: usize, store: Arc<dyn OffsetStore>, recommit_interval: Duration) {
+    pub(super) fn add(&mut self, source: usize, store: Arc<dyn OffsetStore>, options: &StreamOptions) {
         self.slots.push(Slot {
             source,
             store,
-            recommit_interval,
+            recommit_interval: options.recommit_interval,
+            limit: options.client.default_api_timeout,
             last: None,
             waiting: None,
             moved_back: BTreeSet::new(),
@@ -150,7 +156,12 @@ impl Slot {
     /// On failure the commit stays here, waiting.
     async fn commit(&mut self, mut commit: StoreCommit, warnings: &mut Vec<String>) -> Result<()> {
         commit.moved_back.extend(self.moved_back.iter().cloned());
-        match self.store.store(&commit).await {
+        let begun = Instant::now();
+        let mut result = self.store.store(&commit).await;
+        if result.is_err() && was_stopped(begun.elapsed(), self.limit) {
+            result = self.store.store(&commit).await;
+        }
+        match result {
             Ok(outcome) => {
                 self.moved_back.retain(|partition| !commit.offsets.contains_key(partition));
                 // Once is enough: committed again, it must not take back what somebody else did meanwhile.
