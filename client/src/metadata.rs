@@ -157,6 +157,7 @@ impl Client {
         deadline: Deadline,
     ) -> Result<(BrokerName, Vec<TopicAnswer>)> {
         let mut backoff = self.retry_backoff();
+        let mut before = None;
         loop {
             let candidates = self.metadata_candidates();
             let (mut last, mut hopeless) = (None, None);
@@ -176,7 +177,18 @@ impl Client {
                 // The candidates hold at least the bootstrap servers.
                 return Err(hopeless.unwrap_or_else(|| Error::no_broker(self.config())));
             };
-            deadline.pause(pause(&mut backoff), || topics.what(), hopeless.unwrap_or(last)).await?;
+            let mut error = hopeless.unwrap_or(last);
+            if deadline.left().is_zero() {
+                // Cut short by the deadline, the last attempt says less than the one before.
+                error = before.take().unwrap_or(error);
+            }
+            let pause = pause(&mut backoff);
+            if pause < deadline.left() {
+                before = Some(error);
+                tokio::time::sleep(pause).await;
+            } else {
+                deadline.pause(pause, || topics.what(), error).await?;
+            }
         }
     }
 

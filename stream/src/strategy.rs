@@ -53,7 +53,7 @@ impl ConsumerStrategy {
                 "Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{pattern}'"
             )));
         }
-        let pattern = Regex::new(pattern).map_err(|error| {
+        let pattern = Regex::new(pattern.trim()).map_err(|error| {
             let reason = error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ");
             OptionError::new(format!(
                 "option 'subscribePattern' is '{pattern}', which is not a regular expression: {reason}"
@@ -150,6 +150,10 @@ mod tests {
         let pattern = |text| ConsumerStrategy::subscribe_pattern(text).map_err(|error| error.to_string());
         assert!(
             matches!(pattern("orders"), Ok(ConsumerStrategy::SubscribePattern(found)) if found.is_match("reorders-v2"))
+        );
+        assert!(
+            matches!(pattern(" ^orders$\t"), Ok(ConsumerStrategy::SubscribePattern(found)) if found.is_match("orders")),
+            "the values of options are trimmed"
         );
         assert!(pattern("(").unwrap_err().contains("'(', which is not a regular expression"));
         assert!(pattern("  ").unwrap_err().contains("Pattern to subscribe is empty"));

@@ -13,7 +13,7 @@ pub use source_offset::SourceOffset;
 
 pub(crate) use json::assignment;
 pub(crate) use limit::looks_like_seconds;
-pub(crate) use reader::{End, Latest, OffsetReader};
+pub(crate) use reader::{End, Latest, OffsetReader, was_stopped};
 pub(crate) use stored::Begin;
 
 /// The next offset to read of each partition.

@@ -14,6 +14,11 @@ use std::{
 /// A call that takes so much longer than its own limit was not at work all the time.
 const OVERSLEPT: Duration = Duration::from_secs(1);
 
+/// Whether the process was stopped (SIGSTOP, a machine put to sleep) in a call that took so long: that it failed says nothing of the brokers.
+pub(crate) fn was_stopped(took: Duration, limit: Duration) -> bool {
+    took > limit.saturating_add(OVERSLEPT)
+}
+
 /// Which end of the ranges is being resolved, and for what.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -49,8 +54,7 @@ impl OffsetReader<'_> {
         loop {
             let trying = Instant::now();
             let result = call().await;
-            if trying.elapsed() > limit.saturating_add(OVERSLEPT) {
-                // The process was stopped meanwhile (SIGSTOP, a machine put to sleep): that time says nothing of the brokers.
+            if was_stopped(trying.elapsed(), limit) {
                 begun = Instant::now();
             }
             match result {

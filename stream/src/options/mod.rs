@@ -22,7 +22,7 @@ use names::Pairs;
 use ottla_client::{ClientConfig, TopicPartition};
 use std::time::Duration;
 pub(crate) use values::duration;
-use values::{boolean, long, positive};
+use values::{boolean, long, positive, positive_int};
 pub use zookeeper::{ZooKeeperAuth, ZooKeeperOptions};
 
 /// The default of `ottla.recommitInterval`: far less than the week for which brokers remember a group, and next to no traffic.
@@ -185,7 +185,8 @@ impl StreamOptions {
             }
         };
         let strategy = strategy(pairs)?;
-        let min_partitions = pairs.get("minPartitions").map(|value| positive("minPartitions", value)).transpose()?;
+        let min_partitions =
+            pairs.get("minPartitions").map(|value| positive_int("minPartitions", value)).transpose()?;
         // As Spark spells it.
         let max_records = pairs.get("maxRecordsPerPartition").map(|value| positive("maxrecordsperpartition", value));
         let max_records_per_partition = max_records.transpose()?;
@@ -393,6 +394,7 @@ mod tests {
         refused(&[("assign", r#"{"t":[0]}"#)], "Only one of the following options can be specified for Kafka source");
         refused(&[("minPartitions", "0")], "minPartitions must be positive");
         refused(&[("minPartitions", "a")], "For input string: \"a\"");
+        refused(&[("minPartitions", "2147483648")], "For input string: \"2147483648\"");
         refused(&[("maxRecordsPerPartition", "-1")], "maxrecordsperpartition must be positive");
         refused(&[("kafka.auto.offset.reset", "latest")], "Kafka option 'auto.offset.reset' is not supported.");
         refused(

@@ -16,6 +16,18 @@ pub(super) fn positive(name: &str, value: &str) -> Result<i64, OptionError> {
     }
 }
 
+/// A whole number above 0 that is an `int` in Spark.
+pub(super) fn positive_int(name: &str, value: &str) -> Result<i64, OptionError> {
+    let number = positive(name, value)?;
+    match i32::try_from(number) {
+        Ok(_) => Ok(number),
+        Err(_) => Err(OptionError::new(format!(
+            "For input string: \"{value}\": option '{name}' must be at most {}",
+            i32::MAX
+        ))),
+    }
+}
+
 /// `true` or `false`, in any case.
 pub(super) fn boolean(name: &str, value: &str) -> Result<bool, OptionError> {
     match value.to_ascii_lowercase().as_str() {

@@ -100,6 +100,12 @@ impl MicroBatch {
         planned.chain(self.tallies().into_iter().flat_map(|tally| tally.lost)).collect()
     }
 
+    /// What is gone of each source, which may have partitions of the same name.
+    pub(super) fn lost_by_source(&self) -> Vec<Vec<LostRange>> {
+        let of_source = |((_, part), tally): ((usize, &Part), Tally)| [part.lost.clone(), tally.lost].concat();
+        self.parts().zip(self.tallies()).map(of_source).collect()
+    }
+
     /// The same batch with the ranges of one partition only; what is committed stays the same. `None` if it has no range to read there.
     pub fn partition(&self, partition: &TopicPartition) -> Option<Self> {
         let only = Self { shared: self.shared.clone(), only: Some(partition.clone()) };

@@ -257,18 +257,18 @@ impl Run {
                 Err(error) => return Err(error),
             }
         };
-        let lost = micro_batch.lost();
+        let lost = micro_batch.lost_by_source();
         self.done(&batch, tallies, &lost, report).await?;
         self.control.at_work(None);
         Ok(())
     }
 
-    /// A batch was processed: writes that down, tells it, and commits it to the stores.
+    /// A batch was processed (with `lost` by source): writes that down, tells it, and commits it to the stores.
     async fn done(
         &mut self,
         batch: &Batch,
         tallies: Vec<Tally>,
-        lost: &[LostRange],
+        lost: &[Vec<LostRange>],
         mut report: BatchReport,
     ) -> Result<()> {
         let committing = Instant::now();
@@ -278,14 +278,14 @@ impl Run {
         }
         report.took("commitOffsets", committing);
         let commits = self.commits_after(batch, &tallies, lost);
-        self.stores.move_back(lost);
+        (0..).zip(lost).for_each(|(source, lost)| self.stores.move_back(source, lost));
         for (source, part) in self.sources.iter_mut().zip(&batch.sources) {
             if let Some(span) = &part.span {
                 source.move_to(span.end.clone(), span.own.topic_ids.clone());
             }
         }
         self.batch_id = batch.id.saturating_add(1);
-        lost.iter().for_each(|lost| self.observer.warn(&lost.to_string()));
+        lost.iter().flatten().for_each(|lost| self.observer.warn(&lost.to_string()));
         self.report(batch, tallies, lost, report);
         let warnings = self.stores.commit(&commits).await?;
         self.control.note_failed_commits(self.stores.failed());
@@ -335,23 +335,17 @@ impl Run {
         Ok((micro_batch, tallies))
     }
 
-    fn report(&mut self, batch: &Batch, tallies: Vec<Tally>, lost: &[LostRange], mut report: BatchReport) {
+    fn report(&mut self, batch: &Batch, tallies: Vec<Tally>, lost: &[Vec<LostRange>], mut report: BatchReport) {
         let hits: u64 = tallies.iter().map(|tally| tally.counts.hits).sum();
         tallies.iter().for_each(|tally| self.control.count(tally.counts));
-        for ((source, part), tally) in self.sources.iter().zip(&batch.sources).zip(tallies) {
-            let of_source = |lost: &&LostRange| {
-                part.span.as_ref().is_some_and(|span| {
-                    let partition = lost.partition();
-                    span.end.contains_key(&partition) || span.start.contains_key(&partition)
-                })
-            };
+        for (((source, part), tally), lost) in self.sources.iter().zip(&batch.sources).zip(tallies).zip(lost) {
             report.sources.push(SourceReport {
                 strategy: source.options.strategy.clone(),
                 start: part.shown_start.clone(),
                 end: part.span.as_ref().map(|span| span.end.clone()),
                 latest: part.latest.clone(),
                 records: tally.counts.records,
-                lost: lost.iter().filter(of_source).cloned().collect(),
+                lost: lost.clone(),
             });
         }
         let output_rows = self.process.is_sink().then_some(hits);
@@ -359,8 +353,8 @@ impl Run {
     }
 
     /// What the stores are to hold after a batch of this run.
-    fn commits_after(&self, batch: &Batch, tallies: &[Tally], lost: &[LostRange]) -> Vec<Option<StoreCommit>> {
-        let commit = |(part, tally): (&BatchSource, &Tally)| {
+    fn commits_after(&self, batch: &Batch, tallies: &[Tally], lost: &[Vec<LostRange>]) -> Vec<Option<StoreCommit>> {
+        let commit = |((part, tally), lost): ((&BatchSource, &Tally), &Vec<LostRange>)| {
             let span = part.span.as_ref()?;
             // Of partitions that nothing was read of, the epoch at the end is that of the last batch.
             let mut leader_epochs = span.own.leader_epochs.clone();
@@ -377,7 +371,7 @@ impl Run {
                 moved_back: moved_back(lost),
             })
         };
-        batch.sources.iter().zip(tallies).map(commit).collect()
+        batch.sources.iter().zip(tallies).zip(lost).map(commit).collect()
     }
 
     /// Gives the stores what they do not have yet.
@@ -423,7 +417,7 @@ async fn connect(setup: &Setup) -> Result<(Vec<Source>, Stores)> {
         if let Some(group) = &options.commit_group {
             own.push(Arc::new(GroupStore::new(&client, group)));
         }
-        own.into_iter().for_each(|store| stores.add(index, store, options.recommit_interval));
+        own.into_iter().for_each(|store| stores.add(index, store, &options));
         sources.push(Source::new(options, client));
     }
     Ok((sources, stores))

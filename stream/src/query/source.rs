@@ -144,7 +144,13 @@ impl Source {
         let recreated = changed(&self.topic_ids, &now);
         let processed = position.iter().filter(|(partition, _)| !recreated.contains(&partition.topic));
         let processed: Offsets = processed.map(|(partition, offset)| (partition.clone(), *offset)).collect();
-        let current = self.reader().latest(&partitions, Some(&processed)).await?;
+        let mut known = processed.clone();
+        for (partition, end) in self.frozen.iter().flat_map(|(frozen, _)| &frozen.offsets) {
+            if !recreated.contains(&partition.topic) {
+                known.entry(partition.clone()).and_modify(|offset| *offset = (*offset).max(*end)).or_insert(*end);
+            }
+        }
+        let current = self.reader().latest(&partitions, Some(&known)).await?;
         let latest = match &self.frozen {
             Some((frozen, frozen_ids)) => {
                 check_frozen(&frozen.offsets, &current.offsets, &changed(frozen_ids, &now))?;
@@ -211,10 +217,12 @@ impl Source {
         let now = ids(&topics);
         // Of a topic that was created again since, what its log holds now says nothing of the ranges: they are lost when they are read.
         let recreated_since = changed(&span.own.topic_ids, &now);
-        let latest = self.reader().latest(&there, None).await?;
+        let is_same = |partition: &&TopicPartition| !recreated_since.contains(&partition.topic);
+        let known = there.iter().filter(is_same).filter_map(|p| Some((p.clone(), *span.end.get(p)?))).collect();
+        let latest = self.reader().latest(&there, Some(&known)).await?;
         let log = there
             .iter()
-            .filter(|partition| !recreated_since.contains(&partition.topic))
+            .filter(is_same)
             .filter_map(|p| Some((p.clone(), (*earliest.get(p)?, *latest.offsets.get(p)?))))
             .collect();
         let mut new_starts = earliest.clone();

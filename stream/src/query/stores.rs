@@ -2,7 +2,7 @@
 
 use crate::{
     Client, CommitOutcome, Error, LostRange, OffsetStore, Offsets, Result, StoreCommit, StoreUrl, StreamOptions,
-    batch::moved_back,
+    batch::moved_back, offset::was_stopped,
 };
 use ottla_client::TopicPartition;
 use std::{
@@ -22,6 +22,8 @@ pub(super) struct Slot {
     pub(super) store: Arc<dyn OffsetStore>,
     /// How long after a commit the same is committed again.
     recommit_interval: Duration,
+    /// How long a commit may take.
+    limit: Duration,
     /// What it was given last, and when.
     last: Option<(StoreCommit, Instant)>,
     /// What it could not be given yet.
@@ -47,11 +49,12 @@ impl Stores {
         Self { slots: Vec::new(), opened: Vec::new(), only, failed: 0 }
     }
 
-    pub(super) fn add(&mut self, source: usize, store: Arc<dyn OffsetStore>, recommit_interval: Duration) {
+    pub(super) fn add(&mut self, source: usize, store: Arc<dyn OffsetStore>, options: &StreamOptions) {
         self.slots.push(Slot {
             source,
             store,
-            recommit_interval,
+            recommit_interval: options.recommit_interval,
+            limit: options.client.default_api_timeout,
             last: None,
             waiting: None,
             moved_back: BTreeSet::new(),
@@ -134,9 +137,10 @@ impl Stores {
         self.failed
     }
 
-    /// What is stored beyond the end of a log may be replaced.
-    pub(super) fn move_back(&mut self, lost: &[LostRange]) {
-        self.slots.iter_mut().for_each(|slot| slot.moved_back.extend(moved_back(lost)));
+    /// What is stored of a source beyond the end of a log may be replaced.
+    pub(super) fn move_back(&mut self, source: usize, lost: &[LostRange]) {
+        let of_source = self.slots.iter_mut().filter(|slot| slot.source == source);
+        of_source.for_each(|slot| slot.moved_back.extend(moved_back(lost)));
     }
 
     /// Commits a batch: `commits` has an entry for each source. Returns what to warn of. What fails is tried again with the next batch.
@@ -202,7 +206,12 @@ impl Slot {
     /// On failure the commit stays here, waiting.
     async fn commit(&mut self, mut commit: StoreCommit, warnings: &mut Vec<String>) -> Result<()> {
         commit.moved_back.extend(self.moved_back.iter().cloned());
-        match self.store.store(&commit).await {
+        let begun = Instant::now();
+        let mut result = self.store.store(&commit).await;
+        if result.is_err() && was_stopped(begun.elapsed(), self.limit) {
+            result = self.store.store(&commit).await;
+        }
+        match result {
             Ok(outcome) => {
                 self.moved_back.retain(|partition| !commit.offsets.contains_key(partition));
                 // Once is enough: committed again, it must not take back what somebody else did meanwhile.

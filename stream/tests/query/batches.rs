@@ -174,4 +174,14 @@ async fn s_o15_a_stale_end_is_asked_again() {
     run(query(options(&broker, &[]), checkpoint.path()), &memory).await.unwrap();
     assert_eq!(memory.batches()[1..], [(1, "t-0: [100, 110)".to_owned())]);
     assert_eq!(memory.counts().len(), 110);
+    // Frozen at the begin, looked at, and planned: a stale answer at any of these times is no loss.
+    for (asked_before, more) in [(1, 10), (2, 20)] {
+        fill(&broker, "t", 0, 10);
+        let end = broker.end_offset("t", 0).unwrap();
+        let mut ends = vec![end; asked_before];
+        ends.push(100 + more);
+        answer_latest(&broker, &ends);
+        run(query(options(&broker, &[]), checkpoint.path()), &memory).await.unwrap();
+    }
+    assert_eq!(memory.batches()[2..], [(2, "t-0: [110, 120)".to_owned()), (3, "t-0: [120, 130)".to_owned())]);
 }

@@ -199,21 +199,25 @@ async fn a_process_that_was_stopped_for_a_while_goes_on() {
     let broker = broker(1, 3).await;
     let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
     let short = options(&broker, &[("kafka.default.api.timeout.ms", "300"), ("kafka.request.timeout.ms", "300")]);
-    let running = memory.start(query(short, checkpoint.path())).unwrap();
-    running.process_all_available().await.unwrap();
-    let sleeps = AtomicBool::new(true);
-    broker.on(ApiKey::Metadata, move |_| {
-        if sleeps.swap(false, Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_millis(1500));
-            return Action::Delay(Duration::from_millis(50));
-        }
-        Action::Pass
-    });
-    tokio::time::sleep(Duration::from_millis(1700)).await;
-    fill(&broker, "t", 0, 2);
-    running.process_all_available().await.unwrap();
-    assert_eq!(memory.counts().len(), 5);
-    running.stop().await.unwrap();
+    let beside = query(short.clone(), checkpoint.path());
+    let alone = StreamingQuery::builder([short]).commit_group("g");
+    for (query, api, records) in [(beside, ApiKey::Metadata, 5), (alone, ApiKey::OffsetCommit, 7)] {
+        let running = memory.start(query).unwrap();
+        running.process_all_available().await.unwrap();
+        let sleeps = AtomicBool::new(true);
+        broker.on(api, move |_| {
+            if sleeps.swap(false, Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1500));
+                return Action::Delay(Duration::from_millis(50));
+            }
+            Action::Pass
+        });
+        fill(&broker, "t", 0, 2);
+        tokio::time::sleep(Duration::from_millis(1700)).await;
+        running.process_all_available().await.unwrap();
+        assert_eq!(memory.counts().len(), records);
+        running.stop().await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -188,3 +188,21 @@ async fn a_source_that_waits_for_more_notices_later_that_its_topic_was_created_a
         assert!(told.iter().any(|warning| warning.contains("deleted and created again")), "{told:?}");
     }
 }
+
+#[tokio::test]
+async fn a_loss_is_told_of_the_source_that_has_it() {
+    let (one, other) = (broker(1, 10).await, broker(1, 10).await);
+    let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
+    let union = || {
+        let sources = [&one, &other].map(|broker| options(broker, &[("failOnDataLoss", "false")]));
+        StreamingQuery::builder(sources).checkpoint(checkpoint.path().to_str().unwrap())
+    };
+    run(union(), &memory).await.unwrap();
+    [&one, &other].iter().for_each(|broker| fill(broker, "t", 0, 10));
+    other.delete_records("t", 0, 15).unwrap();
+    let done = run(union(), &memory).await.unwrap();
+    let progress = done.last_progress().unwrap();
+    let lost: Vec<Vec<String>> =
+        progress.sources.iter().map(|source| source.lost.iter().map(ToString::to_string).collect()).collect();
+    assert_eq!(lost, [vec![], vec!["t-0: [10, 15) is gone, 5 offsets; the log holds [15, 20)".to_owned()]]);
+}

@@ -73,19 +73,21 @@ fn a_life_until_it_is_killed() {
 
 impl Life {
     async fn run(self) -> Result<(), BoxError> {
+        let trigger: Trigger = self.trigger.parse()?;
         let mut pairs = vec![
             ("kafka.bootstrap.servers", self.bootstrap.clone()),
             ("subscribe", self.topic.clone()),
             ("startingOffsets", "earliest".to_owned()),
             ("kafka.isolation.level", "read_committed".to_owned()),
-            // Ranges are split.
-            ("minPartitions", "8".to_owned()),
         ];
+        if !matches!(trigger, Trigger::Continuous(_)) {
+            // Ranges are split; without batches there would be a warning of that.
+            pairs.push(("minPartitions", "8".to_owned()));
+        }
         pairs.extend(self.limit.map(|limit| ("maxOffsetsPerTrigger", limit.to_string())));
         let options = StreamOptions::stream_from_pairs(pairs)?;
         let log = Arc::new(Log::open(&self.folder, self.kill)?);
         let checkpoint = self.folder.join("checkpoint");
-        let trigger: Trigger = self.trigger.parse()?;
         let query = StreamingQuery::builder([options.clone()])
             .checkpoint(checkpoint.to_str().ok_or("a path in UTF-8")?)
             .trigger(trigger)

@@ -126,7 +126,7 @@ impl Run {
             on_disk(checkpoint, move |checkpoint| checkpoint.write_offsets(id, &entry)).await?;
             report.took("walCommit", writing);
         }
-        let lost = tally.lost.clone();
+        let lost = vec![tally.lost.clone()];
         self.done(&batch, vec![tally], &lost, report).await
     }
 }

@@ -123,9 +123,9 @@ impl Run {
             }
             let policy = source.options.out_of_range(store.offset_out_of_range());
             warn_of(&self.observer, &store.name(), policy, &begin);
-            all_lost.extend(begin.lost);
+            all_lost.push((index, begin.lost));
         }
-        self.stores.move_back(&all_lost);
+        all_lost.iter().for_each(|(source, lost)| self.stores.move_back(*source, lost));
         Ok(())
     }
 
@@ -146,7 +146,7 @@ impl Run {
         }
         let begin = source.begin().await?;
         warn_of(&self.observer, "the group", source.options.out_of_range(None), &begin);
-        self.stores.move_back(&begin.lost);
+        self.stores.move_back(index, &begin.lost);
         let offsets = begin.offsets;
         if let Some(checkpoint) = &self.checkpoint {
             on_disk(checkpoint, move |checkpoint| checkpoint.write_initial_offsets(index, &offsets)).await?;
