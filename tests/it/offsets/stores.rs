@@ -86,3 +86,30 @@ fn a_query_keeps_its_offsets_in_a_file() {
     let _ = run(kafka, 0, &["set", &url, "--to", "earliest", "--force"]);
     assert_eq!(read().expect("it goes on"), 2 + 20);
 }
+
+/// S-O06, and retention while a query without a checkpoint is stopped: what its group holds is held against the log.
+#[test]
+fn a_group_outside_of_the_log_is_gone_on_from_as_the_policy_says() {
+    let Some(kafka) = kafka_or_skip("a query whose group is out of range") else { return };
+    let topic = topic(kafka, "policy", 3, 100);
+    kafka.delete_records(&topic, 0, 60);
+    let stored = [(0, 10), (1, 1_000_000_000_000)].map(|(p, offset)| support::GroupOffset::new(&topic, p, offset));
+    kafka.commit_group_offsets("policy", &stored);
+    let query = |more: &[&str], code: i32| {
+        let args = ["run", "-b", kafka.bootstrap_servers(), "--subscribe", &topic, "--commit-group", "policy"];
+        let trigger = ["--trigger", "available-now"];
+        support::Ottla::new(args.iter().chain(&trigger).chain(more)).run().expect_code(code)
+    };
+    let _ = run(kafka, 3, &["validate", "group:policy"]);
+    let finished = query(&[], 3);
+    for part in ["-0: [10, 60) is gone, 50 offsets", "-1: [100, 1000000000000) is gone"] {
+        assert!(finished.stderr.contains(&format!("{topic}{part}")), "{}", finished.stderr);
+    }
+    assert_eq!(committed(kafka, "policy"), [(0, 10), (1, 1_000_000_000_000)], "nothing was done");
+    let finished = query(&["--fail-on-data-loss", "false"], 0);
+    assert!(finished.stderr.contains(&format!("{topic}-0: [10, 60) is gone, 50 offsets")), "{}", finished.stderr);
+    assert_eq!(finished.lines().len(), 40 + 100 + 100);
+    assert_eq!(committed(kafka, "policy"), [(0, 100), (1, 100), (2, 100)]);
+    let finished = run(kafka, 0, &["validate", "group:policy"]);
+    assert_eq!(finished.stderr, "3 partitions: 3 ok\n");
+}
