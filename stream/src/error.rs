@@ -84,6 +84,10 @@ pub enum Error {
         /// The partitions, and what the coordinator said.
         refused: Vec<(TopicPartition, ErrorCode)>,
     },
+    /// Offsets in ZooKeeper could not be had or stored.
+    #[cfg(feature = "zookeeper")]
+    #[error(transparent)]
+    ZooKeeper(#[from] crate::ZooKeeperError),
 }
 
 impl From<ReadError> for Error {
@@ -118,6 +122,8 @@ impl Error {
             Self::Panicked { .. } => "FOREACH_BATCH_PANICKED",
             Self::Uncommitted { .. } => "COMMIT_FAILED",
             Self::Commit { .. } => "COMMIT_FAILED",
+            #[cfg(feature = "zookeeper")]
+            Self::ZooKeeper(error) => error.source.condition(),
         }
     }
 }

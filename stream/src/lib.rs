@@ -47,6 +47,8 @@
 //!
 //! # Features
 //! `libdeflate` and `zstd` (default): C libraries decode gzip and zstd. Without them pure Rust does, slower, and nothing needs a C compiler.
+//!
+//! `zookeeper` (default): offsets in ZooKeeper, [`ZooKeeperStore`]. Needs no C compiler. `zookeeper-tls`: encrypted, with AWS-LC, which is C.
 
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 
@@ -79,9 +81,11 @@ pub use offset_store::{
     OffsetsFileError, OffsetsFileErrorKind, PartitionOffsets, StoreCommit, StoreFuture, StoreUrl, StoredOffset,
     StoredOffsets,
 };
+#[cfg(feature = "zookeeper")]
+pub use offset_store::{ZooKeeperError, ZooKeeperErrorKind, ZooKeeperOffset, ZooKeeperStore, ZooKeeperStoreBuilder};
 pub use options::{
     MaintenanceOptions, OffsetOutOfRange, OptionError, StartingOffsetsByTimestampStrategy, StreamOptions,
-    StreamOptionsBuilder, TomlOptions, client_config,
+    StreamOptionsBuilder, TomlOptions, ZooKeeperAuth, ZooKeeperOptions, client_config,
 };
 pub use ottla_client::{BudgetHeld, Client, FetchErrorKind, TopicPartition};
 pub use ottla_protocol::record::{BatchError, BatchHeader, Header, Headers, Record, TimestampType};

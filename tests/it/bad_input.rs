@@ -55,7 +55,6 @@ fn wrong_use_is_named_and_ends_with_2() {
         (&["--subscribe", "t", "--starting-timestamp=-5"], "-5"),
         (&["--subscribe", "t", "--starting-timestamp", "-1"], "got -1"),
         (&["--subscribe", "t", "--max-records", "-1"], "invalid value '-1' for '--max-records <N>'"),
-        (&["--subscribe", "t", "--starting-offsets", "group"], "startingOffsets=group is not there yet"),
         (&["--subscribe", "t", "--starting-offsets", "earlist"], "the words earliest and latest"),
         (&["--subscribe", "t", "--min-partitions", "x"], "option 'minPartitions' must be a whole number"),
         (&["--subscribe", "t", "-X", "bootstrap-servers=h"], "did you mean 'kafka.bootstrap.servers'?"),
@@ -78,7 +77,7 @@ fn wrong_use_is_named_and_ends_with_2() {
         (&["--subscribe", "t", "-X", "kafka.fetch.max.bytes=3000000000"], "'fetch.max.bytes' can't be '3000000000'"),
         (&["--subscribe", "t", "-X", "failOnDataLoss=maybe"], "maybe"),
         (&["--subscribe-pattern", "("], "not a regular expression"),
-        (&["--subscribe", "t", "--commit-group", ""], "--commit-group is empty"),
+        (&["--subscribe", "t", "--commit-group", ""], "(--commit-group) is empty"),
         (&["--subscribe", "t", "--config", "/no/such/file.toml"], "/no/such/file.toml"),
     ];
     for (args, expected) in cases {
@@ -96,6 +95,8 @@ fn wrong_use_is_named_and_ends_with_2() {
         let (condition, error) = condition(&finished);
         assert!(!condition.is_empty() && error.replace('\n', " ").contains(expected), "{condition}: {error}");
     }
+    let finished = read(&bootstrap, &["--subscribe", "t", "--starting-offsets", "group"]).run().expect_code(2);
+    assert!(sentence(&finished).contains("no group is named"), "{}", finished.stderr);
     assert_eq!(broker.connections(1), 0, "all of it is found without a broker");
 }
 

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use crate::{Version, keeper, ports, setup};
 pub struct ZooKeeper {
     port: u16,
     process: Child,
-    _folder: Folder,
+    folder: Folder,
 }
 
 impl ZooKeeper {
@@ -30,35 +31,81 @@ impl ZooKeeper {
     #[track_caller]
     #[must_use]
     pub fn start() -> Self {
-        Self::try_start().unwrap_or_else(|e| panic!("{e}"))
+        Self::start_with(&[])
     }
 
-    fn try_start() -> Result<Self> {
+    /// The same with more lines in its configuration: names and values.
+    ///
+    /// # Panics
+    /// When that fails, with the end of its log.
+    #[track_caller]
+    #[must_use]
+    pub fn start_with(config: &[(&str, &str)]) -> Self {
+        Self::try_start(config).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn try_start(more: &[(&str, &str)]) -> Result<Self> {
         let folder = Folder::new()?;
         let port = ports::free_port();
         let config = folder.path.join("zoo.cfg");
-        let text = format!(
+        let mut text = format!(
             "tickTime=500\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n\
              4lw.commands.whitelist=ruok\n",
             folder.path.join("data").display()
         );
+        more.iter().for_each(|(name, value)| text.push_str(&format!("{name}={value}\n")));
         fs::write(&config, text).map_err(|e| Error::doing(config.display(), e))?;
-        let log = folder.path.join("zookeeper.log");
-        let file = File::create(&log).map_err(|e| Error::doing(log.display(), e))?;
+        let process = Self::spawn(&folder.path)?;
+        let mut server = Self { port, process, folder };
+        server.await_service()?;
+        Ok(server)
+    }
+
+    fn spawn(folder: &Path) -> Result<Child> {
+        let log = folder.join("zookeeper.log");
+        let file = File::options().create(true).append(true).open(&log);
+        let file = file.map_err(|e| Error::doing(log.display(), e))?;
         let mut java =
-            setup::java(Version::V4_3, "-Xmx128m", &folder.path, "org.apache.zookeeper.server.ZooKeeperServerMain")?;
-        java.arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).process_group(0);
+            setup::java(Version::V4_3, "-Xmx128m", folder, "org.apache.zookeeper.server.ZooKeeperServerMain")?;
+        java.arg(folder.join("zoo.cfg")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).process_group(0);
         let process = java.spawn().map_err(|e| Error::doing("java", e))?;
         keeper::watch_process(process.id());
-        let mut server = Self { port, process, _folder: folder };
+        Ok(process)
+    }
+
+    fn await_service(&mut self) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(120);
-        while !server.serves() {
-            if Instant::now() > deadline || !matches!(server.process.try_wait(), Ok(None)) {
+        while !self.serves() {
+            if Instant::now() > deadline || !matches!(self.process.try_wait(), Ok(None)) {
+                let log = self.folder.path.join("zookeeper.log");
                 return Err(Error::new(format!("ZooKeeper does not serve:\n{}", tail(&log, 40))));
             }
             thread::sleep(Duration::from_millis(50));
         }
-        Ok(server)
+        Ok(())
+    }
+
+    /// Kills it. [`ZooKeeper::start_again`] brings it back with the same tree, at the same port.
+    #[track_caller]
+    pub fn kill(&mut self) {
+        self.end().unwrap_or_else(|e| panic!("ZooKeeper: {e}"));
+    }
+
+    /// Starts it again after [`ZooKeeper::kill`], and returns when it serves.
+    #[track_caller]
+    pub fn start_again(&mut self) {
+        let mut again = || {
+            self.process = Self::spawn(&self.folder.path)?;
+            self.await_service()
+        };
+        again().unwrap_or_else(|e: Error| panic!("{e}"));
+    }
+
+    fn end(&mut self) -> std::io::Result<()> {
+        self.process.kill()?;
+        self.process.wait()?;
+        keeper::forget_process(self.process.id());
+        Ok(())
     }
 
     /// `127.0.0.1:port`.
@@ -104,8 +151,6 @@ impl ZooKeeper {
 
 impl Drop for ZooKeeper {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        keeper::forget_process(self.process.id());
+        let _ = self.end();
     }
 }

@@ -57,7 +57,7 @@ pub(crate) enum Command {
     /// Show what a group has committed and how far it is behind
     Lag(LagArgs),
     /// Look at what a store of offsets holds, check it, set it, copy it, or follow a query with it
-    Offsets(OffsetsArgs),
+    Offsets(Box<OffsetsArgs>),
     /// Show topics with their partitions, leaders and offsets
     Topics(TopicsArgs),
     /// Show what is in a broker's log segments, in raw record batches, or in recorded requests and responses
@@ -296,9 +296,9 @@ pub(crate) fn sentence(error: &clap::Error) -> String {
 impl Common {
     /// The options of a command that reads no source. A job's file serves it as well: what that says of reading is not its.
     /// Beside the client's settings it may know some options, `also`.
-    pub(crate) fn client_pairs(&self, also: &[&str]) -> Result<Vec<(String, String)>, Failure> {
+    pub(crate) fn client_pairs(&self, also: impl Fn(&str) -> bool) -> Result<Vec<(String, String)>, Failure> {
         let mut pairs = self.file()?.common;
-        pairs.retain(|(key, _)| is_client_setting(key) || also.iter().any(|name| name.eq_ignore_ascii_case(key)));
+        pairs.retain(|(key, _)| is_client_setting(key) || also(key));
         self.add_own(&mut pairs, &[])?;
         Ok(pairs)
     }

@@ -2,7 +2,7 @@
 
 use super::SourceArgs;
 use clap::Args;
-use ottla_stream::Trigger;
+use ottla_stream::{StoreUrl, Trigger};
 use std::{path::PathBuf, str::FromStr};
 
 #[derive(Debug, Args)]
@@ -50,9 +50,10 @@ pub(crate) struct RunArgs {
     /// Commit the end offsets of each batch to this group, of all sources that don't name their own
     #[arg(long, value_name = "GROUP")]
     pub(crate) commit_group: Option<String>,
-    /// Where to keep the offsets beside a checkpoint, or in its place: group:NAME, which is the same as --commit-group NAME
+    /// Where to keep the offsets beside a checkpoint, or in its place: group:NAME (the same as --commit-group NAME),
+    /// zookeeper://HOST:PORT,…/CHROOT?group=NAME, or offsets-file:PATH
     #[arg(long, value_name = "STORE")]
-    pub(crate) offset_store: Option<String>,
+    pub(crate) offset_store: Option<StoreUrl>,
     /// Where to write what is kept: console: (JSON lines on standard output), file:DIR (JSON lines, one file a batch; needs a
     /// checkpoint), or null:
     #[arg(long, value_name = "URL", default_value = "console:")]

@@ -26,7 +26,7 @@ pub(crate) fn parallelism(common: &Common) -> usize {
 
 /// The client settings of a command that reads no source.
 pub(crate) fn client_config(common: &Common) -> Result<ClientConfig, Failure> {
-    let (config, warnings) = ottla_stream::client_config(common.client_pairs(&[])?)?;
+    let (config, warnings) = ottla_stream::client_config(common.client_pairs(|_| false)?)?;
     warnings.iter().for_each(|warning| warn(common.json, warning));
     Ok(config)
 }

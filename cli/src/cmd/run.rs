@@ -11,8 +11,8 @@ use crate::{
     usage::Usage,
 };
 use ottla_stream::{
-    FileSink, LineFormat, LineSink, NullSink, QueryBuilder, QueryListener, QueryProgress, RunnableQuery, StreamOptions,
-    StreamingQuery,
+    FileSink, LineFormat, LineSink, NullSink, QueryBuilder, QueryListener, QueryProgress, RunnableQuery, StoreUrl,
+    StreamOptions, StreamingQuery,
 };
 use serde_json::{Value, json};
 use std::{
@@ -36,6 +36,9 @@ pub(crate) async fn run(common: &Common, args: &RunArgs) -> Result<(), Failure> 
         .listener(Told(watcher.clone()));
     if let Some(group) = group(args)? {
         query = query.commit_group(group);
+    }
+    if let Some(url) = args.offset_store.as_ref().filter(|url| !matches!(url, StoreUrl::Group(_))) {
+        query = query.offset_store_url(url.clone());
     }
     // Asked for before the query starts, so that none is missed.
     let failed = |error: io::Error| Failure::failed("SIGNAL", format!("waiting for signals: {error}"));
@@ -85,23 +88,16 @@ fn sources(common: &Common, args: &RunArgs) -> Result<Vec<StreamOptions>, Failur
     Ok(sources)
 }
 
-/// The group that `--commit-group` or `--offset-store` names.
+/// The group that `--commit-group` names; `--offset-store group:G` is another word for it.
 fn group(args: &RunArgs) -> Result<Option<&str>, Failure> {
-    let Some(store) = &args.offset_store else { return commit_group(args.commit_group.as_deref(), None) };
-    match store.split_once(':') {
-        Some(("group", "")) => Err(Failure::usage("--offset-store 'group:' names no group: group:NAME does")),
-        Some(("group", name)) => {
-            if args.commit_group.as_deref().is_some_and(|group| group != name) {
-                return Err(Failure::usage(format!(
-                    "--offset-store is '{store}' and --commit-group another one: which of them?"
-                )));
-            }
-            commit_group(Some(name), None)
-        }
-        Some(("zookeeper" | "offsets-file" | "checkpoint", _)) => {
-            Err(Failure::usage(format!("--offset-store '{store}' is not there yet: group:NAME is")))
-        }
-        _ => Err(Failure::usage(format!("--offset-store '{store}' is no store: group:NAME is"))),
+    match &args.offset_store {
+        Some(StoreUrl::Group(group)) => match args.commit_group.as_deref() {
+            Some(other) if other != group => Err(Failure::usage(format!(
+                "--offset-store is 'group:{group}' and --commit-group is '{other}': which of them?"
+            ))),
+            _ => Ok(Some(group)),
+        },
+        _ => commit_group(args.commit_group.as_deref(), None),
     }
 }
 

@@ -43,6 +43,17 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> 
     sync_parent(path)
 }
 
+/// The bytes of a file; `None` when nothing has that name. What is no file is not read: a pipe would keep its reader waiting for ever.
+pub(super) fn read(path: &Path, doing: &'static str) -> Result<Option<Vec<u8>>, CheckpointError> {
+    let bytes = match fs::metadata(path) {
+        Ok(there) if there.is_file() => fs::read(path),
+        Ok(_) => Err(io::Error::other("it is no file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => return Ok(None),
+        Err(error) => Err(error),
+    };
+    bytes.map(Some).map_err(CheckpointError::io(path, doing))
+}
+
 /// Makes a directory, and its place in the one above it, durable.
 pub(super) fn create_directory(path: &Path) -> Result<(), CheckpointError> {
     durable::create_directory(path).map_err(CheckpointError::io(path, "making the directory"))

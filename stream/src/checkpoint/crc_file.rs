@@ -4,7 +4,7 @@
 //! "crc\0"  bytes per sum: u32 BE  [CRC-32 of each piece of that length, the last one shorter: u32 BE]...
 //! ```
 
-use super::{CheckpointError, CheckpointErrorKind};
+use super::{CheckpointError, CheckpointErrorKind, atomic_file};
 use std::{
     ffi::OsString,
     fs, io,
@@ -35,10 +35,7 @@ pub(super) fn remove(path: &Path) -> Result<(), CheckpointError> {
 /// Checks the bytes of `path` against its checksum file, if there is one.
 pub(super) fn verify(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
     let crc_path = path_of(path);
-    let crc = match fs::read(&crc_path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        crc => crc.map_err(CheckpointError::io(&crc_path, "reading the checksum file"))?,
-    };
+    let Some(crc) = atomic_file::read(&crc_path, "reading the checksum file")? else { return Ok(()) };
     let failed = |chunk: usize, from: usize, until: usize| {
         let crc_file = crc_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         CheckpointError::new(path, CheckpointErrorKind::Checksum { chunk, from, until, crc_file })

@@ -3,7 +3,7 @@
 
 use super::{CheckpointError, CheckpointErrorKind, atomic_file, crc_file};
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -25,17 +25,13 @@ impl MetadataLog {
         self.directory.join(batch_id.to_string())
     }
 
-    /// The ids of all files, ascending.
+    /// The ids of all files, ascending: also of those that can't be read, such as links to nothing.
     pub(super) fn ids(&self) -> Result<Vec<i64>, CheckpointError> {
         let mut ids = Vec::new();
         for name in atomic_file::names(&self.directory)? {
             // `007` would be read as `7`, which is another file.
             let id = name.to_str().and_then(|name| name.parse().ok().filter(|id: &i64| id.to_string() == name));
-            if let Some(id) = id.filter(|id| *id >= 0)
-                && self.path(id).is_file()
-            {
-                ids.push(id);
-            }
+            ids.extend(id.filter(|id| *id >= 0 && !self.path(*id).is_dir()));
         }
         ids.sort_unstable();
         Ok(ids)
@@ -44,12 +40,11 @@ impl MetadataLog {
     /// The bytes of a file, their checksum checked where there is one; `None` when there is no such file.
     pub(super) fn read(&self, batch_id: i64) -> Result<Option<Vec<u8>>, CheckpointError> {
         let path = self.path(batch_id);
-        let bytes = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            bytes => bytes.map_err(CheckpointError::io(&path, "reading the file"))?,
-        };
-        crc_file::verify(&path, &bytes)?;
-        Ok(Some(bytes))
+        let bytes = atomic_file::read(&path, "reading the file")?;
+        if let Some(bytes) = &bytes {
+            crc_file::verify(&path, bytes)?;
+        }
+        Ok(bytes)
     }
 
     /// Writes a new file. One that is there already is another query's.
@@ -64,8 +59,7 @@ impl MetadataLog {
 
     /// Deletes the files of batches below `batch_id`.
     pub(super) fn purge(&self, batch_id: i64) -> Result<(), CheckpointError> {
-        for id in self.ids()?.into_iter().take_while(|id| *id < batch_id) {
-            let path = self.path(id);
+        for path in self.ids()?.into_iter().take_while(|id| *id < batch_id).map(|id| self.path(id)) {
             crc_file::remove(&path)?;
             fs::remove_file(&path).map_err(CheckpointError::io(path, "deleting an old file"))?;
         }

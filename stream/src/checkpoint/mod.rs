@@ -240,17 +240,15 @@ impl Checkpoint {
 
 /// The id in `metadata`, which is made when there is no such file.
 fn query_id(path: &Path) -> Result<Uuid, CheckpointError> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let id = Uuid::new_v4();
-            if atomic_file::create(path, format!("{{\"id\":\"{id}\"}}").as_bytes())? {
-                return Ok(id);
-            }
-            // Spark, which knows no lock, made one at this very moment.
-            fs::read(path).map_err(CheckpointError::io(path, "reading the file"))?
+    let bytes = loop {
+        if let Some(bytes) = atomic_file::read(path, "reading the file")? {
+            break bytes;
         }
-        Err(error) => return Err(CheckpointError::io(path, "reading the file")(error)),
+        let id = Uuid::new_v4();
+        if atomic_file::create(path, format!("{{\"id\":\"{id}\"}}").as_bytes())? {
+            return Ok(id);
+        }
+        // Spark, which knows no lock, made one at this very moment: that is read.
     };
     parse_query_id(path, &bytes)
 }

@@ -8,8 +8,11 @@ use crate::{
 use ottla_client::{Client, OffsetAndTimestamp, OffsetSpec, Topic, TopicPartition};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Instant,
+    time::{Duration, Instant},
 };
+
+/// A call that takes so much longer than its own limit was not at work all the time.
+const OVERSLEPT: Duration = Duration::from_secs(1);
 
 /// Which end of the ranges is being resolved, and for what.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,14 +44,17 @@ impl OffsetReader<'_> {
         F: Future<Output = Result<T, E>>,
         Error: From<E>,
     {
-        let begun = Instant::now();
-        let mut tries = 1;
+        let limit = self.client.config().default_api_timeout;
+        let (mut begun, mut tries) = (Instant::now(), 1);
         loop {
-            match call().await {
-                Err(_)
-                    if tries < self.options.fetch_offset_num_retries
-                        && begun.elapsed() < self.client.config().default_api_timeout =>
-                {
+            let trying = Instant::now();
+            let result = call().await;
+            if trying.elapsed() > limit.saturating_add(OVERSLEPT) {
+                // The process was stopped meanwhile (SIGSTOP, a machine put to sleep): that time says nothing of the brokers.
+                begun = Instant::now();
+            }
+            match result {
+                Err(_) if tries < self.options.fetch_offset_num_retries && begun.elapsed() < limit => {
                     tries += 1;
                     tokio::time::sleep(self.options.fetch_offset_retry_interval).await;
                 }

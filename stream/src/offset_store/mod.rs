@@ -7,6 +7,8 @@ mod group;
 mod inspect;
 mod moves;
 mod url;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
 
 pub use checkpoint::CheckpointOffsets;
 pub use file::{OffsetsFile, OffsetsFileError, OffsetsFileErrorKind};
@@ -15,6 +17,8 @@ pub use group::GroupStore;
 pub use inspect::{InspectedOffsets, OffsetState, PartitionOffsets};
 pub use moves::{MoveChange, MoveError, OffsetMove, OffsetMoves, OffsetTarget};
 pub use url::StoreUrl;
+#[cfg(feature = "zookeeper")]
+pub use zookeeper::{ZooKeeperError, ZooKeeperErrorKind, ZooKeeperOffset, ZooKeeperStore, ZooKeeperStoreBuilder};
 
 use crate::{OffsetOutOfRange, Result};
 use ottla_client::TopicPartition;
@@ -92,6 +96,9 @@ impl StoreCommit {
                 }
                 if older.moved_back.contains(&partition) {
                     self.moved_back.insert(partition.clone());
+                }
+                if let Some(from_offset) = older.from_offsets.get(&partition) {
+                    self.from_offsets.insert(partition.clone(), *from_offset);
                 }
                 self.offsets.insert(partition, offset);
             }

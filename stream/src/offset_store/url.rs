@@ -1,7 +1,9 @@
 //! Stores as they are named on the command line.
 
+#[cfg(feature = "zookeeper")]
+use super::ZooKeeperStoreBuilder;
 use super::{CheckpointOffsets, GroupStore, OffsetStore, OffsetsFile};
-use crate::{OptionError, Result};
+use crate::{OptionError, Result, ZooKeeperOptions};
 use ottla_client::Client;
 use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
 
@@ -16,14 +18,8 @@ pub enum StoreUrl {
     /// A consumer group.
     Group(String),
     /// ZooKeeper, in the layout of old consumers: `/consumers/<group>/offsets/<topic>/<partition>`.
-    ZooKeeper {
-        /// The servers, each `host:port`.
-        servers: Vec<String>,
-        /// The path that all others lie below: empty, or beginning with `/`.
-        chroot: String,
-        /// The group.
-        group: String,
-    },
+    #[cfg(feature = "zookeeper")]
+    ZooKeeper(ZooKeeperStoreBuilder),
     /// A query's checkpoint, which is only read.
     Checkpoint {
         /// Where it lies: a path or a `file:` URL.
@@ -36,17 +32,17 @@ pub enum StoreUrl {
 }
 
 impl StoreUrl {
-    /// Opens it. Nothing is asked or read before the store is.
+    /// Opens it. Nothing is asked or read before the store is. `zookeeper` says how that one is reached.
     ///
     /// # Errors
     /// The place can't be used.
-    pub fn open(&self, client: &Client) -> Result<Arc<dyn OffsetStore>> {
+    pub fn open(&self, client: &Client, zookeeper: &ZooKeeperOptions) -> Result<Arc<dyn OffsetStore>> {
+        #[cfg(not(feature = "zookeeper"))]
+        let _ = zookeeper;
         Ok(match self {
             Self::Group(group) => Arc::new(GroupStore::new(client, group)),
-            // The place of ZooKeeperStore.
-            Self::ZooKeeper { .. } => {
-                return Err(OptionError::new(format!("'{self}': ZooKeeper is not there yet as a store")).into());
-            }
+            #[cfg(feature = "zookeeper")]
+            Self::ZooKeeper(builder) => Arc::new(builder.clone().options(zookeeper.clone()).build()),
             Self::Checkpoint { location, source } => Arc::new(CheckpointOffsets::new(location, *source)?),
             Self::OffsetsFile(path) => Arc::new(OffsetsFile::new(path)?),
         })
@@ -66,7 +62,10 @@ impl FromStr for StoreUrl {
         match url.split_once(':') {
             Some(("group", "")) => Err(wrong("group:NAME names a group")),
             Some(("group", name)) => Ok(Self::Group(name.to_owned())),
-            Some(("zookeeper", rest)) => zookeeper(rest).map_err(|reason| wrong(&reason)),
+            #[cfg(feature = "zookeeper")]
+            Some(("zookeeper", _)) => url.parse().map(Self::ZooKeeper),
+            #[cfg(not(feature = "zookeeper"))]
+            Some(("zookeeper", _)) => Err(wrong("this program was built without ZooKeeper (feature `zookeeper`)")),
             Some(("checkpoint", rest)) => checkpoint(rest).map_err(|reason| wrong(&reason)),
             Some(("offsets-file", "")) => Err(wrong("offsets-file:PATH names a file")),
             Some(("offsets-file", path)) => Ok(Self::OffsetsFile(path.into())),
@@ -92,57 +91,12 @@ fn checkpoint(rest: &str) -> Result<StoreUrl, String> {
     Ok(StoreUrl::Checkpoint { location: location.to_owned(), source: query.map(number).transpose()? })
 }
 
-/// ZooKeeper's default port.
-const ZOOKEEPER_PORT: u16 = 2181;
-
-fn zookeeper(rest: &str) -> Result<StoreUrl, String> {
-    let form = "it must be zookeeper://HOST:PORT,…/CHROOT?group=NAME";
-    let rest = rest.strip_prefix("//").ok_or(form)?;
-    // The group is taken as it is written, whatever it holds.
-    let (place, group) = rest.split_once("?group=").ok_or_else(|| format!("it names no group: {form}"))?;
-    if group.is_empty() || group.contains('/') || matches!(group, "." | "..") {
-        return Err(format!("'{group}' can't be a group in ZooKeeper, where it is a part of a path"));
-    }
-    let (servers, chroot) = place.split_once('/').map_or((place, String::new()), |(servers, chroot)| {
-        let chroot = chroot.trim_end_matches('/');
-        (servers, if chroot.is_empty() { String::new() } else { format!("/{chroot}") })
-    });
-    if servers.contains('@') {
-        return Err("it must not hold a password: that is an option of its own".to_owned());
-    }
-    if chroot.contains('?') || chroot.split('/').skip(1).any(|name| matches!(name, "" | "." | "..")) {
-        return Err(format!("'{chroot}' can't be a path in ZooKeeper"));
-    }
-    let servers = servers.split(',').map(server).collect::<Result<Vec<_>, _>>()?;
-    Ok(StoreUrl::ZooKeeper { servers, chroot, group: group.to_owned() })
-}
-
-/// `host:port`, with ZooKeeper's own port where none is written.
-fn server(text: &str) -> Result<String, String> {
-    let text = text.trim();
-    let (host, port) = match text.rsplit_once(':') {
-        // The colons of an IPv6 address stand in brackets.
-        Some((host, port)) if !port.contains(']') => (host, Some(port)),
-        _ => (text, None),
-    };
-    let is_v6 = host.starts_with('[') && host.ends_with(']');
-    if host.is_empty() || host.contains(char::is_whitespace) || (host.contains(':') && !is_v6) {
-        return Err(format!("'{text}' is no HOST:PORT"));
-    }
-    let port = match port {
-        None => ZOOKEEPER_PORT,
-        Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or_else(|| format!("'{text}' is no HOST:PORT"))?,
-    };
-    Ok(format!("{host}:{port}"))
-}
-
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Group(group) => write!(f, "group:{group}"),
-            Self::ZooKeeper { servers, chroot, group } => {
-                write!(f, "zookeeper://{}{chroot}?group={group}", servers.join(","))
-            }
+            #[cfg(feature = "zookeeper")]
+            Self::ZooKeeper(builder) => builder.fmt(f),
             Self::Checkpoint { location, source: None } => write!(f, "checkpoint:{location}"),
             Self::Checkpoint { location, source: Some(source) } => write!(f, "checkpoint:{location}?source={source}"),
             Self::OffsetsFile(path) => write!(f, "offsets-file:{}", path.display()),
@@ -164,19 +118,13 @@ mod tests {
             "group:nightly",
             "group:a:b?c=d",
             "zookeeper://h1:2181,h2:2182/kafka/prod?group=g",
-            "zookeeper://[::1]:2181?group=team a",
+            "zookeeper://[::1]:2181?group=g&offset=from",
             "checkpoint:/var/lib/jobs/x",
             "checkpoint:file:///var/lib/x?source=3",
             "offsets-file:out/offsets.json",
         ] {
             assert_eq!(parse(url).unwrap().to_string(), url);
         }
-        let zookeeper = StoreUrl::ZooKeeper {
-            servers: vec!["h1:2181".to_owned(), "h2:99".to_owned()],
-            chroot: "/kafka".to_owned(),
-            group: "g?group=x".to_owned(),
-        };
-        assert_eq!(parse("zookeeper://h1, h2:99/kafka/?group=g?group=x"), Ok(zookeeper));
         let checkpoint = StoreUrl::Checkpoint { location: "a?b".to_owned(), source: Some(0) };
         assert_eq!(parse("checkpoint:a?b?source=0"), Ok(checkpoint));
         assert!(!parse("checkpoint:a").unwrap().is_writable() && parse("offsets-file:a").unwrap().is_writable());
@@ -195,16 +143,8 @@ mod tests {
             ("checkpoint:a?source=+1", "no source"),
             ("checkpoint:a?source=-1", "no source"),
             ("offsets-file:", "names a file"),
-            ("zookeeper:h:2181?group=g", "zookeeper://HOST"),
             ("zookeeper://h:2181", "names no group"),
-            ("zookeeper://h:2181?group=", "can't be a group"),
-            ("zookeeper://h:2181?group=team-a/x", "can't be a group"),
-            ("zookeeper://?group=g", "no HOST:PORT"),
-            ("zookeeper://h:0?group=g", "no HOST:PORT"),
-            ("zookeeper://h:2181,?group=g", "no HOST:PORT"),
-            ("zookeeper://::1:2181?group=g", "no HOST:PORT"),
-            ("zookeeper://h:2181/a//b?group=g", "can't be a path"),
-            ("zookeeper://u:p@h:2181?group=g", "must not hold a password"),
+            ("zookeeper://u:p@h:2181?group=g", "no credentials"),
         ] {
             let error = parse(url).unwrap_err();
             assert!(error.contains(part), "{url}: {error}");

@@ -4,6 +4,7 @@ use super::{OffsetOutOfRange, OptionError, StartingOffsetsByTimestampStrategy, S
 use crate::{OffsetRangeLimit, PartitionTimestamps, SourceOffset};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     time::Duration,
 };
 
@@ -27,10 +28,17 @@ use std::{
 /// assert_eq!(options, StreamOptions::stream_from_pairs(pairs)?);
 /// # Ok::<(), ottla_stream::OptionError>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 #[must_use]
 pub struct StreamOptionsBuilder {
     pairs: Vec<(String, String)>,
+}
+
+/// The names only: a value may be a password.
+impl fmt::Debug for StreamOptionsBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.pairs.iter().map(|(name, _)| name)).finish()
+    }
 }
 
 impl StreamOptionsBuilder {

@@ -47,7 +47,9 @@ pub(super) fn client(pairs: &Pairs, warnings: &mut Vec<String>) -> Result<(Clien
         }
     }
     if commit_group.as_deref() == Some("") {
-        return Err(OptionError::new("option 'kafka.consumer.commit.groupid' is empty: a group has a name"));
+        return Err(OptionError::new(
+            "option 'kafka.consumer.commit.groupid' (--commit-group) is empty: a group has a name",
+        ));
     }
     if client.bootstrap_servers.is_empty() {
         return Err(OptionError::new(

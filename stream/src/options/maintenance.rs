@@ -1,8 +1,8 @@
 //! The options of tools that look at stores and set them: the client's, and the few that say how offsets are found and kept.
 
 use super::{
-    OptionError, RECOMMIT_INTERVAL_DEFAULT, StartingOffsetsByTimestampStrategy, bounds::by_timestamp_strategy,
-    client::client, duration, names::Pairs,
+    OptionError, RECOMMIT_INTERVAL_DEFAULT, StartingOffsetsByTimestampStrategy, ZooKeeperOptions,
+    bounds::by_timestamp_strategy, client::client, duration, names::Pairs, zookeeper,
 };
 use ottla_client::ClientConfig;
 use std::time::Duration;
@@ -17,13 +17,18 @@ pub struct MaintenanceOptions {
     pub by_timestamp_strategy: StartingOffsetsByTimestampStrategy,
     /// `ottla.recommitInterval`: how long after its last commit the same offsets are committed again. Default 10 min.
     pub recommit_interval: Duration,
+    /// `ottla.zookeeper.*`: how a store in ZooKeeper is reached, if there is one.
+    pub zookeeper: ZooKeeperOptions,
     /// What was accepted, but may not be what was meant.
     pub warnings: Vec<String>,
 }
 
 impl MaintenanceOptions {
-    /// The names that are known beside `kafka.*`.
-    pub const NAMES: [&'static str; 2] = ["startingOffsetsByTimestampStrategy", "ottla.recommitInterval"];
+    /// Whether an option beside `kafka.*` is one of these.
+    pub fn knows(name: &str) -> bool {
+        let ours = ["startingOffsetsByTimestampStrategy", "ottla.recommitInterval"];
+        ours.into_iter().chain(zookeeper::NAMES).any(|known| known.eq_ignore_ascii_case(name))
+    }
 
     /// Reads the options. Names compare without case; of an option given twice the last counts.
     ///
@@ -33,7 +38,7 @@ impl MaintenanceOptions {
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Self, OptionError> {
         let pairs = Pairs::new(pairs)?;
-        if let Some(name) = pairs.names().find(|name| !Self::NAMES.contains(name)) {
+        if let Some(name) = pairs.names().find(|name| !Self::knows(name)) {
             return Err(OptionError::new(format!("option '{name}' says what to read, and nothing is read here")));
         }
         let mut warnings = Vec::new();
@@ -43,6 +48,7 @@ impl MaintenanceOptions {
             client,
             by_timestamp_strategy: by_timestamp_strategy(&pairs)?,
             recommit_interval: recommit.transpose()?.unwrap_or(RECOMMIT_INTERVAL_DEFAULT),
+            zookeeper: ZooKeeperOptions::of(&pairs)?,
             warnings,
         })
     }

@@ -8,6 +8,7 @@ mod maintenance;
 mod names;
 mod toml;
 mod values;
+mod zookeeper;
 
 pub use builder::StreamOptionsBuilder;
 pub use error::OptionError;
@@ -22,6 +23,7 @@ use ottla_client::{ClientConfig, TopicPartition};
 use std::time::Duration;
 pub(crate) use values::duration;
 use values::{boolean, long, positive};
+pub use zookeeper::{ZooKeeperAuth, ZooKeeperOptions};
 
 /// The default of `ottla.recommitInterval`: far less than the week for which brokers remember a group, and next to no traffic.
 pub(crate) const RECOMMIT_INTERVAL_DEFAULT: Duration = Duration::from_secs(10 * 60);
@@ -93,6 +95,8 @@ pub struct StreamOptions {
     /// `ottla.recommitInterval`: how long after its last commit a query that has nothing new commits the same offsets again, so that they
     /// don't expire on the brokers (`offsets.retention.minutes`, a week by default). Default 10 min.
     pub recommit_interval: Duration,
+    /// `ottla.zookeeper.*`: how a store in ZooKeeper is reached, if there is one.
+    pub zookeeper: ZooKeeperOptions,
     /// `checkpointLocation`: the directory that a stream keeps its state in.
     pub checkpoint_location: Option<String>,
     /// `queryName`: a stream's name in its progress.
@@ -230,6 +234,7 @@ impl StreamOptions {
         if pairs.get("groupIdPrefix").is_some() {
             warnings.push("option 'groupIdPrefix' has no effect: no group is joined to read".to_owned());
         }
+        let zookeeper = ZooKeeperOptions::of(pairs)?;
         let flag = |name, default| pairs.get(name).map_or(Ok(default), |value| boolean(name, value));
         Ok(Self {
             client,
@@ -265,6 +270,7 @@ impl StreamOptions {
                 Some(value) => duration("ottla.recommitInterval", value)?,
                 None => RECOMMIT_INTERVAL_DEFAULT,
             },
+            zookeeper,
             checkpoint_location: pairs.get("checkpointLocation").map(str::to_owned),
             query_name: pairs.get("queryName").map(str::to_owned),
             custom_group_id: pairs.kafka.iter().any(|(key, _)| key == "group.id"),

@@ -50,7 +50,8 @@ impl MinOffsets {
     pub(crate) fn fires(&mut self, now_ms: i64, start: &Offsets, latest: &Offsets) -> bool {
         let behind =
             |(partition, end): (_, &i64)| i128::from(*end) - i128::from(start.get(partition).copied().unwrap_or(0));
-        let waited = now_ms.saturating_sub(self.last_fired_ms) >= self.max_delay_ms;
+        // A clock that was set back says nothing of how long the wait was: it is over, or it might last for years.
+        let waited = now_ms < self.last_fired_ms || now_ms.saturating_sub(self.last_fired_ms) >= self.max_delay_ms;
         let fires = waited || latest.iter().map(behind).sum::<i128>() >= i128::from(self.min);
         if fires {
             self.last_fired_ms = now_ms;
@@ -126,6 +127,14 @@ mod tests {
         assert!(!limit.fires(begin + 7599, &offsets(&[115]), &offsets(&[125])));
         assert!(limit.fires(begin + 7600, &offsets(&[115]), &offsets(&[125])), "4 s are long enough");
         assert!(!limit.fires(begin + 7700, &offsets(&[125]), &offsets(&[125])));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_ends_the_wait() {
+        let mut limit = MinOffsets::new(100, Duration::from_secs(4));
+        assert!(limit.fires(1_700_000_000_000, &offsets(&[5]), &offsets(&[6])));
+        assert!(limit.fires(1_600_000_000_000, &offsets(&[5]), &offsets(&[6])));
+        assert!(!limit.fires(1_600_000_000_001, &offsets(&[5]), &offsets(&[6])), "and the next one begins");
     }
 
     #[test]

@@ -5,10 +5,11 @@ use super::{
     observer::Observer,
     process::{ForeachBatch, IntoSink, Process},
     progress::ProgressLog,
-    run::{Run, Setup, panicked},
+    run::{ENDLESS, Run, Setup, panicked},
 };
 use crate::{
-    Error, Filter, OffsetStore, OptionError, Result, Sink, StreamOptions, checkpoint::Checkpoint, options::check_group,
+    Error, Filter, OffsetStore, OptionError, Result, Sink, StoreUrl, StreamOptions, checkpoint::Checkpoint,
+    options::check_group,
 };
 use std::{
     sync::{Arc, Mutex},
@@ -54,6 +55,7 @@ pub struct QueryBuilder {
     filter: Filter,
     commit_group: Option<String>,
     stores: Vec<(usize, Arc<dyn OffsetStore>)>,
+    store_urls: Vec<StoreUrl>,
     listeners: Vec<Arc<dyn QueryListener>>,
     retry: RetryPolicy,
     parallelism: usize,
@@ -70,6 +72,7 @@ impl QueryBuilder {
             filter: Filter::always(),
             commit_group: None,
             stores: Vec::new(),
+            store_urls: Vec::new(),
             listeners: Vec::new(),
             retry: RetryPolicy::default(),
             parallelism: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -110,8 +113,16 @@ impl QueryBuilder {
     }
 
     /// Another store for the offsets of the source with this number (from 0, in the order given).
-    pub fn offset_store(mut self, source: usize, store: impl OffsetStore) -> Self {
-        self.stores.push((source, Arc::new(store)));
+    /// Sources may share one if they don't share partitions.
+    pub fn offset_store(mut self, source: usize, store: Arc<dyn OffsetStore>) -> Self {
+        self.stores.push((source, store));
+        self
+    }
+
+    /// Another store for the offsets of all sources, by its URL. Of ZooKeeper, the options `ottla.zookeeper.*` of each source say how it is
+    /// reached.
+    pub fn offset_store_url(mut self, url: StoreUrl) -> Self {
+        self.store_urls.push(url);
         self
     }
 
@@ -135,7 +146,8 @@ impl QueryBuilder {
 
     /// How long it may take to stop: to finish the batch at work, and to commit what stores do not have yet. Default: 20 s.
     pub fn stop_timeout(mut self, timeout: Duration) -> Self {
-        self.stop_timeout = timeout;
+        // So that there is a time when it is over.
+        self.stop_timeout = timeout.min(ENDLESS);
         self
     }
 
@@ -211,6 +223,7 @@ impl RunnableQuery {
             retry: query.retry,
             sources,
             stores: query.stores,
+            store_urls: query.store_urls,
             checkpoint,
         };
         let (sender, ended) = watch::channel(None);
@@ -257,13 +270,20 @@ impl QueryBuilder {
         let has_store = |(index, source): (usize, &StreamOptions)| {
             source.commit_group.is_some()
                 || self.commit_group.is_some()
+                || !self.store_urls.is_empty()
                 || self.stores.iter().any(|(of, _)| *of == index)
         };
         if checkpoint.is_none() && !self.sources.iter().enumerate().all(has_store) {
             return Err(Error::from(OptionError::new(
                 "a query needs a place that remembers how far it is: set checkpointLocation (--checkpoint), or \
-                 kafka.consumer.commit.groupid (--commit-group) for every source",
+                 kafka.consumer.commit.groupid (--commit-group) for every source, or an offset store (--offset-store)",
             )));
+        }
+        if let Some(url) = self.store_urls.iter().find(|url| !url.is_writable()) {
+            return Err(OptionError::new(format!(
+                "'{url}' can't be a query's store: only its own query writes a checkpoint"
+            ))
+            .into());
         }
         if let Some((index, _)) = self.stores.iter().find(|(index, _)| *index >= self.sources.len()) {
             return Err(OptionError::new(format!(

@@ -118,7 +118,7 @@ impl MicroBatch {
         partitions
     }
 
-    /// Shows `see` every record that the query's filter keeps, in the caller's own task: in the order of the ranges within a partition,
+    /// Shows `see` every record that the query's filter keeps, in the caller's own task: in the order of the offsets within a partition,
     /// partitions as they arrive.
     ///
     /// # Errors
@@ -145,7 +145,8 @@ impl MicroBatch {
         Ok(kept)
     }
 
-    /// Reads the batch record batch by record batch, to look at or to keep.
+    /// Reads the batch record batch by record batch, to look at or to keep. A partition that was split into several ranges is read as one:
+    /// pieces are for those who read them side by side.
     pub fn read(&self) -> MicroBatchReader {
         MicroBatchReader { batch: self.clone(), part: 0, reader: None }
     }
@@ -197,6 +198,24 @@ impl MicroBatch {
     }
 }
 
+/// The ranges with those that go on where the one before ends made one with it.
+fn joined(ranges: impl Iterator<Item = PlannedRange>) -> Vec<PlannedRange> {
+    let mut joined: Vec<PlannedRange> = Vec::new();
+    for planned in ranges {
+        let (range, before) = (&planned.range, joined.last_mut().map(|before| &mut before.range));
+        match before {
+            Some(before)
+                if (&before.topic, before.partition, before.until_offset)
+                    == (&range.topic, range.partition, range.from_offset) =>
+            {
+                before.until_offset = range.until_offset;
+            }
+            _ => joined.push(planned),
+        }
+    }
+    joined
+}
+
 /// Reads a [`MicroBatch`] record batch by record batch, one source after the other.
 #[derive(Debug)]
 pub struct MicroBatchReader {
@@ -206,7 +225,7 @@ pub struct MicroBatchReader {
 }
 
 impl MicroBatchReader {
-    /// The next record batch that may hold something the filter keeps; a range's batches come in order. `None` when all was read. Cancel
+    /// The next record batch that may hold something the filter keeps; a partition's batches come in order. `None` when all was read. Cancel
     /// safe.
     ///
     /// # Errors
@@ -233,7 +252,7 @@ impl MicroBatchReader {
         let Some(part) = self.batch.shared.parts.get(self.part) else { return Ok(None) };
         let planned = PlannedBatch {
             batch_id: self.batch.batch_id(),
-            ranges: self.batch.ranges(part).collect(),
+            ranges: joined(self.batch.ranges(part)),
             end_offsets: Offsets::new(),
             lost: Vec::new(),
         };

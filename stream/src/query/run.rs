@@ -10,16 +10,15 @@ use super::{
     process::Process,
     source::{Look, Source, Span},
     stores::Stores,
-    trigger::next_due_ms,
+    trigger::wait,
     wall_ms,
 };
 use crate::{
-    Client, Error, Filter, GroupStore, LostRange, OffsetStore, Offsets, Result, StoreCommit, StreamOptions,
+    Client, Error, Filter, GroupStore, LostRange, OffsetStore, Offsets, Result, StoreCommit, StoreUrl, StreamOptions,
     batch::{moved_back, recreated_topics},
     checkpoint::{Checkpoint, CheckpointError, OffsetsEntry, OwnEntry},
 };
 use std::{
-    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -39,11 +38,12 @@ pub(super) struct Setup {
     pub(super) retry: RetryPolicy,
     pub(super) sources: Vec<StreamOptions>,
     pub(super) stores: Vec<(usize, Arc<dyn OffsetStore>)>,
+    pub(super) store_urls: Vec<StoreUrl>,
     pub(super) checkpoint: Option<Arc<Checkpoint>>,
 }
 
 /// Longer than any query runs.
-const ENDLESS: Duration = Duration::from_secs(u32::MAX as u64);
+pub(super) const ENDLESS: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// A query at work.
 pub(super) struct Run {
@@ -100,11 +100,11 @@ impl Run {
         observer.started();
         let failed = |error| QueryError::new(setup.id, observer.run_id(), None, error);
         let connected = tokio::select! {
-            connected = connect(&setup) => connected.map_err(failed),
-            () = control.must_stop() => Ok(Vec::new()),
+            connected = connect(&setup) => connected.map(Some).map_err(failed),
+            () = control.must_stop() => Ok(None),
         };
-        let sources = match connected {
-            Ok(sources) if sources.len() == setup.sources.len() => sources,
+        let (sources, stores) = match connected {
+            Ok(Some(connected)) => connected,
             // Told to stop before it began, or failed.
             result => {
                 let result = result.map(|_| ());
@@ -112,13 +112,6 @@ impl Run {
                 return result;
             }
         };
-        let mut stores = Stores::new(setup.checkpoint.is_none());
-        for (index, source) in sources.iter().enumerate() {
-            let own = setup.stores.iter().filter(|(of, _)| *of == index).map(|(_, store)| store.clone());
-            let group = source.options.commit_group.as_ref();
-            let group = group.map(|group| -> Arc<dyn OffsetStore> { Arc::new(GroupStore::new(&source.client, group)) });
-            own.chain(group).for_each(|store| stores.add(index, store, source.options.recommit_interval));
-        }
         let run = Self {
             id: setup.id,
             trigger: setup.trigger,
@@ -175,8 +168,7 @@ impl Run {
                 Trigger::Once => return Ok(()),
                 Trigger::AvailableNow if outcome == Outcome::Idle => return Ok(()),
                 Trigger::ProcessingTime(interval) => {
-                    let due = next_due_ms(interval, begun_ms).saturating_sub(wall_ms());
-                    let due = Duration::from_millis(u64::try_from(due).unwrap_or(0));
+                    let due = wait(interval, begun_ms, wall_ms());
                     let pause = if outcome == Outcome::Idle { due.max(IDLE_PAUSE) } else { due };
                     tokio::time::sleep(pause).await;
                 }
@@ -225,7 +217,8 @@ impl Run {
         }
         let sources: Vec<BatchSource> =
             self.sources.iter().zip(looks).map(|(source, look)| batch_source(source, look)).collect();
-        self.check_groups(&sources)?;
+        let ends: Vec<_> = sources.iter().map(|source| source.span.as_ref().map(|span| &span.end)).collect();
+        self.stores.check_apart(&ends)?;
         let batch = Batch { id: self.batch_id, sources };
         if let Some(checkpoint) = &self.checkpoint {
             let writing = Instant::now();
@@ -242,26 +235,6 @@ impl Run {
             report.took("walCommit", writing);
         }
         Ok(Some(batch))
-    }
-
-    /// Sources that share a group must not share partitions: one would overwrite the other's offsets.
-    fn check_groups(&self, batch: &[BatchSource]) -> Result<()> {
-        let mut seen: BTreeMap<(&str, _), usize> = BTreeMap::new();
-        for (index, (source, part)) in self.sources.iter().zip(batch).enumerate() {
-            let (Some(group), Some(span)) = (&source.options.commit_group, &part.span) else { continue };
-            for partition in span.end.keys() {
-                if let Some(other) = seen.insert((group, partition), index) {
-                    return Err(Error::Plan {
-                        condition: "SOURCES_SHARE_PARTITIONS",
-                        message: format!(
-                            "sources {other} and {index} both read {partition} and both commit to group '{group}': give one of them another \
-                             commit group"
-                        ),
-                    });
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Plans, reads, processes, and writes down that it is done; in this order.
@@ -426,10 +399,11 @@ impl Batch {
     }
 }
 
-/// A client for each source. Sources with the same settings share one; all of them share one byte budget.
-async fn connect(setup: &Setup) -> Result<Vec<Source>> {
+/// A client for each source, and the stores. Sources with the same settings share a client; all of them share one byte budget.
+async fn connect(setup: &Setup) -> Result<(Vec<Source>, Stores)> {
     let mut sources: Vec<Source> = Vec::new();
-    for options in &setup.sources {
+    let mut stores = Stores::new(setup.checkpoint.is_none());
+    for (index, options) in setup.sources.iter().enumerate() {
         let mut options = options.clone();
         if matches!(setup.trigger, Trigger::Continuous(_)) {
             // A read without an end waits for what is to come; that nothing comes is no error.
@@ -441,9 +415,18 @@ async fn connect(setup: &Setup) -> Result<Vec<Source>> {
                 Client::connect_beside(sources.first().map(|source| &source.client), options.client.clone()).await?
             }
         };
+        let mut own: Vec<Arc<dyn OffsetStore>> =
+            setup.stores.iter().filter(|(of, _)| *of == index).map(|(_, store)| store.clone()).collect();
+        for url in &setup.store_urls {
+            own.push(stores.opened(url, &client, &options)?);
+        }
+        if let Some(group) = &options.commit_group {
+            own.push(Arc::new(GroupStore::new(&client, group)));
+        }
+        own.into_iter().for_each(|store| stores.add(index, store, options.recommit_interval));
         sources.push(Source::new(options, client));
     }
-    Ok(sources)
+    Ok((sources, stores))
 }
 
 /// Calls the checkpoint on a thread that may block.

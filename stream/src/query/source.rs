@@ -169,12 +169,16 @@ impl Source {
             Some(end) if self.began => *end != position || !recreated.is_empty(),
             Some(end) => !end.is_empty(),
         };
-        let end = end.unwrap_or(position);
-        let own = OwnSource {
-            topic_ids: end.keys().filter_map(|p| Some((p.topic.clone(), *now.get(&p.topic)?))).collect(),
-            leader_epochs: latest.epochs.clone(),
-            new_starts,
+        let (end, topic_ids, new_starts) = match end {
+            Some(end) => {
+                let id = |partition: &TopicPartition| Some((partition.topic.clone(), *now.get(&partition.topic)?));
+                let topic_ids = end.keys().filter_map(id).collect();
+                (end, topic_ids, new_starts)
+            }
+            // A batch of other sources leaves everything here as it was: a topic that is another one by now is still to be noticed.
+            None => (position, self.topic_ids.clone(), Offsets::new()),
         };
+        let own = OwnSource { topic_ids, leader_epochs: latest.epochs.clone(), new_starts };
         Ok(Look { end, is_news, latest, own })
     }
 

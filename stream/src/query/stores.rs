@@ -1,8 +1,15 @@
 //! Committing what was processed to the stores beside the checkpoint, or to the only one there is.
 
-use crate::{CommitOutcome, Error, LostRange, OffsetStore, Result, StoreCommit, batch::moved_back};
+use crate::{
+    Client, CommitOutcome, Error, LostRange, OffsetStore, Offsets, Result, StoreCommit, StoreUrl, StreamOptions,
+    batch::moved_back,
+};
 use ottla_client::TopicPartition;
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::Instant;
 
 /// The pause between two attempts while a query stops.
@@ -27,6 +34,8 @@ pub(super) struct Slot {
 #[derive(Debug, Default)]
 pub(super) struct Stores {
     slots: Vec<Slot>,
+    /// By their URLs, those that sources share.
+    opened: Vec<(StoreUrl, Arc<dyn OffsetStore>)>,
     /// Whether there is no checkpoint: then a failing commit stops the query.
     only: bool,
     failed: u64,
@@ -35,7 +44,7 @@ pub(super) struct Stores {
 impl Stores {
     /// Stores, each of one source. `only`: there is no checkpoint.
     pub(super) fn new(only: bool) -> Self {
-        Self { slots: Vec::new(), only, failed: 0 }
+        Self { slots: Vec::new(), opened: Vec::new(), only, failed: 0 }
     }
 
     pub(super) fn add(&mut self, source: usize, store: Arc<dyn OffsetStore>, recommit_interval: Duration) {
@@ -47,6 +56,24 @@ impl Stores {
             waiting: None,
             moved_back: BTreeSet::new(),
         });
+    }
+
+    /// A store by its URL. A file or a place in ZooKeeper is opened once for all sources, so that it does not take another source's commit for
+    /// another writer's; a group is in the cluster of its source.
+    pub(super) fn opened(
+        &mut self,
+        url: &StoreUrl,
+        client: &Client,
+        options: &StreamOptions,
+    ) -> Result<Arc<dyn OffsetStore>> {
+        if let Some((_, store)) = self.opened.iter().find(|(known, _)| known == url) {
+            return Ok(store.clone());
+        }
+        let store = url.open(client, &options.zookeeper)?;
+        if !matches!(url, StoreUrl::Group(_)) {
+            self.opened.push((url.clone(), store.clone()));
+        }
+        Ok(store)
     }
 
     /// Commits again what was committed long ago, where that is due: a query without anything new must not lose its place.
@@ -74,6 +101,32 @@ impl Stores {
     /// The store that a source begins from when there is no checkpoint.
     pub(super) fn of_source(&self, source: usize) -> Option<&Arc<dyn OffsetStore>> {
         self.slots.iter().find(|slot| slot.source == source).map(|slot| &slot.store)
+    }
+
+    /// Sources that share a store must not share partitions: one would overwrite the other's offsets. `ends` has an entry for each source.
+    ///
+    /// # Errors
+    /// They do.
+    pub(super) fn check_apart(&self, ends: &[Option<&Offsets>]) -> Result<()> {
+        let mut seen: BTreeMap<(String, &TopicPartition), usize> = BTreeMap::new();
+        // With one source there is nothing to share.
+        for slot in self.slots.iter().filter(|_| ends.len() > 1) {
+            let Some(Some(ends)) = ends.get(slot.source) else { continue };
+            let store = slot.store.name();
+            for partition in ends.keys() {
+                let other = seen.insert((store.clone(), partition), slot.source).filter(|other| *other != slot.source);
+                if let Some(other) = other {
+                    return Err(Error::Plan {
+                        condition: "SOURCES_SHARE_PARTITIONS",
+                        message: format!(
+                            "sources {other} and {} both read {partition} and both commit to {store}: give one of them another commit group",
+                            slot.source
+                        ),
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// How many commits failed so far.

@@ -62,8 +62,15 @@ impl fmt::Display for Trigger {
     }
 }
 
+/// How long after `now_ms` the trigger after one that began at `begun_ms` is due, milliseconds since the epoch both: never longer than the
+/// interval, also if the clock was set back in between.
+pub(crate) fn wait(interval: Duration, begun_ms: i64, now_ms: i64) -> Duration {
+    let due = next_due_ms(interval, begun_ms).saturating_sub(now_ms);
+    Duration::from_millis(u64::try_from(due).unwrap_or(0)).min(interval)
+}
+
 /// When the trigger after one that began at `begun_ms` is due, in milliseconds since the epoch (SPARK 5).
-pub(crate) fn next_due_ms(interval: Duration, begun_ms: i64) -> i64 {
+fn next_due_ms(interval: Duration, begun_ms: i64) -> i64 {
     match i64::try_from(interval.as_millis()) {
         Ok(0) => begun_ms,
         Ok(interval) => (begun_ms / interval).saturating_mul(interval).saturating_add(interval),
@@ -98,5 +105,14 @@ mod tests {
         assert_eq!(next_due_ms(second, 1_999), 2_000);
         assert_eq!(next_due_ms(Duration::ZERO, 1_999), 1_999);
         assert_eq!(next_due_ms(Duration::MAX, 5), i64::MAX);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_long_wait() {
+        let ms = Duration::from_millis;
+        assert_eq!(wait(ms(1000), 1_999, 1_999), ms(1));
+        assert_eq!(wait(ms(1000), 1_999, 2_500), ms(0));
+        assert_eq!(wait(ms(1000), 86_400_000, 0), ms(1000));
+        assert_eq!(wait(ms(0), 86_400_000, 0), ms(0));
     }
 }

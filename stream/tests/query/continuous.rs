@@ -1,6 +1,7 @@
 //! Continuous mode: records as they arrive, written down once an interval.
 
 use crate::support::{Memory, broker, fill, ids, last_line, options, query};
+use ottla_embedded::{Action, messages::ApiKey};
 use ottla_protocol::record::Record;
 use ottla_stream::{OffsetRange, QueryBuilder, RecordWriter, Sink, SinkError, StreamingQuery, Trigger};
 use std::{
@@ -120,6 +121,18 @@ async fn each_epoch_writes_its_files_and_finds_new_partitions() {
     assert_eq!(ids(checkpoint.path(), "commits"), epochs);
     assert_eq!(*arrivals.epochs.lock().unwrap(), epochs);
     assert_eq!(last_line(checkpoint.path(), &format!("offsets/{}", epochs.len() - 1)), r#"{"t":{"0":1},"u":{"0":3}}"#);
+}
+
+/// The look at the begin of an epoch takes longer than the epoch.
+#[tokio::test]
+async fn an_epoch_that_is_over_at_once_takes_what_is_at_hand() {
+    let broker = broker(2, 5).await;
+    broker.on(ApiKey::Metadata, |_| Action::Delay(Duration::from_millis(20)));
+    let (checkpoint, arrivals) = (tempfile::tempdir().unwrap(), Arrivals::default());
+    let running = continuous(query(options(&broker, &[]), checkpoint.path()), Duration::from_millis(1), &arrivals);
+    let all = tokio::time::timeout(Duration::from_secs(20), arrivals.await_count(10)).await;
+    assert!(all.is_ok(), "{} of 10 after {} epochs", arrivals.count(), next_epoch(checkpoint.path()));
+    running.stop().await.unwrap();
 }
 
 #[tokio::test]

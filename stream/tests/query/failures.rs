@@ -1,10 +1,14 @@
 //! What a query does when its function, its options or its brokers fail it.
 
-use crate::support::{Memory, broker, ids, options, query, run};
+use crate::support::{Memory, broker, fill, ids, options, query, run};
+use ottla_embedded::{Action, messages::ApiKey};
 use ottla_stream::{
-    Error, FileSink, QueryListener, QueryProgress, RetryPolicy, StreamOptions, StreamingQuery, Trigger,
+    Error, FileSink, NullSink, QueryListener, QueryProgress, RetryPolicy, StreamOptions, StreamingQuery, Trigger,
 };
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 #[tokio::test]
 async fn a_panic_is_the_failure_of_its_batch() {
@@ -187,4 +191,41 @@ async fn a_dropped_handle_ends_the_query() {
         }
     };
     tokio::time::timeout(Duration::from_secs(10), again).await.unwrap().stop().await.unwrap();
+}
+
+/// The runtime is stopped as a whole, as SIGSTOP does it: longer than a call may take.
+#[tokio::test]
+async fn a_process_that_was_stopped_for_a_while_goes_on() {
+    let broker = broker(1, 3).await;
+    let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
+    let short = options(&broker, &[("kafka.default.api.timeout.ms", "300"), ("kafka.request.timeout.ms", "300")]);
+    let running = memory.start(query(short, checkpoint.path())).unwrap();
+    running.process_all_available().await.unwrap();
+    let sleeps = AtomicBool::new(true);
+    broker.on(ApiKey::Metadata, move |_| {
+        if sleeps.swap(false, Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1500));
+            return Action::Delay(Duration::from_millis(50));
+        }
+        Action::Pass
+    });
+    tokio::time::sleep(Duration::from_millis(1700)).await;
+    fill(&broker, "t", 0, 2);
+    running.process_all_available().await.unwrap();
+    assert_eq!(memory.counts().len(), 5);
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn times_without_an_end_are_no_panic() {
+    let broker = broker(1, 3).await;
+    let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
+    let running = memory.start(query(options(&broker, &[]), checkpoint.path()).stop_timeout(Duration::MAX)).unwrap();
+    running.process_all_available().await.unwrap();
+    running.stop().await.unwrap();
+    let endless = Trigger::Continuous(Duration::MAX);
+    let running =
+        query(options(&broker, &[]), checkpoint.path()).trigger(endless).sink(NullSink, "null:").start().unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    running.stop().await.unwrap();
 }

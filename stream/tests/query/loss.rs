@@ -1,6 +1,8 @@
 //! Records that are gone: told exactly, and `failOnDataLoss` decides.
 
 use crate::support::{Memory, broker, fill, ids, last_line, options, query, run};
+use ottla_stream::StreamingQuery;
+use std::time::Duration;
 
 fn report(error: &ottla_stream::QueryError) -> String {
     ottla_client::report(error)
@@ -142,4 +144,47 @@ async fn without_topic_ids_a_larger_topic_is_not_noticed() {
     assert_eq!(memory.batches()[1..], [(1, "t-0: [5, 9)".to_owned())]);
     let told = memory.warnings().iter().filter(|warning| warning.contains("no topic ids are known")).count();
     assert_eq!(told, 1, "{:?}", memory.warnings());
+}
+
+/// A batch of the other source must not note the old position of the one that waits for more under the new topic's id, or forget the id.
+#[tokio::test]
+async fn a_source_that_waits_for_more_notices_later_that_its_topic_was_created_again() {
+    for batch_in_between in [false, true] {
+        let (waiting, busy) = (broker(1, 40).await, broker(1, 5).await);
+        let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
+        let waits = [
+            ("minOffsetsPerTrigger", "1000"),
+            ("maxTriggerDelay", "2s"),
+            ("failOnDataLoss", "false"),
+            ("subscribePattern", "^t$"),
+        ];
+        let sources = [options(&waiting, &waits), options(&busy, &[])];
+        let union = StreamingQuery::builder(sources).checkpoint(checkpoint.path().to_str().unwrap());
+        let running = memory.start(union).unwrap();
+        running.process_all_available().await.unwrap();
+        waiting.delete_topic("t").unwrap();
+        if batch_in_between {
+            fill(&busy, "t", 0, 1);
+            running.process_all_available().await.unwrap();
+        }
+        waiting.create_topic("t", 1, &[]).unwrap();
+        fill(&waiting, "t", 0, 50);
+        fill(&busy, "t", 0, 1);
+        running.process_all_available().await.unwrap();
+        fill(&waiting, "t", 0, 5);
+        let all = 40 + 55 + usize::try_from(busy.end_offset("t", 0).unwrap()).unwrap();
+        let read = || memory.seen().iter().flat_map(|seen| seen.records.values()).map(Vec::len).sum::<usize>();
+        let arrives = async {
+            while read() < all {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let arrived = tokio::time::timeout(Duration::from_secs(10), arrives).await;
+        assert!(arrived.is_ok(), "{batch_in_between}: {:?} {:?}", memory.batches(), memory.warnings());
+        running.stop().await.unwrap();
+        assert_eq!(read(), all);
+        assert!(memory.batches().iter().any(|(_, ranges)| ranges == "t-0: [0, 55)"), "{:?}", memory.batches());
+        let told = memory.warnings();
+        assert!(told.iter().any(|warning| warning.contains("deleted and created again")), "{told:?}");
+    }
 }

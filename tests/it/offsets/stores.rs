@@ -53,7 +53,7 @@ fn a_query_keeps_its_offsets_in_a_file() {
         let count = counted.clone();
         let query = StreamingQuery::builder([options])
             .trigger(Trigger::AvailableNow)
-            .offset_store(0, store)
+            .offset_store(0, std::sync::Arc::new(store))
             .foreach_batch(move |batch, _| {
                 let count = count.clone();
                 async move {

@@ -1,21 +1,20 @@
 //! `ottla offsets copy`: what one store holds, into another.
 
-use super::{check_writable, holds_nothing, options, set::change};
+use super::{Stores, check_writable, holds_nothing, options, set::change};
 use crate::{
     args::{Common, CopyArgs},
-    cmd::{connect, until_interrupted},
+    cmd::until_interrupted,
     failure::Failure,
 };
-use ottla_client::Client;
 use ottla_stream::{CheckpointOffsets, OffsetTarget, StoreUrl};
 
 pub(super) async fn run(common: &Common, args: &CopyArgs) -> Result<(), Failure> {
     check_copy(args)?;
     let work = async {
-        let client = connect(options(common)?.client).await?;
-        let target = source(&args.from, &client).await?;
-        let store = args.to.open(&client)?;
-        change(common, &args.change, &client, &*store, &target).await
+        let stores = Stores::connect(&options(common)?).await?;
+        let target = source(&args.from, &stores).await?;
+        let store = stores.open(&args.to)?;
+        change(common, &args.change, &stores.client, &*store, &target).await
     };
     until_interrupted(work, || "interrupted".to_owned()).await
 }
@@ -29,8 +28,8 @@ pub(super) fn check_copy(args: &CopyArgs) -> Result<(), Failure> {
 }
 
 /// What a store holds, as what another one is to hold.
-pub(super) async fn source(url: &StoreUrl, client: &Client) -> Result<OffsetTarget, Failure> {
-    let store = url.open(client)?;
+pub(super) async fn source(url: &StoreUrl, stores: &Stores) -> Result<OffsetTarget, Failure> {
+    let store = stores.open(url)?;
     let offsets = store.load(None).await?;
     if offsets.offsets.is_empty() {
         return Err(holds_nothing(&*store));

@@ -1,9 +1,8 @@
 //! `ottla offsets follow`: a query's checkpoint is watched, and what is done is stored elsewhere.
 
-use super::{copy::check_copy, options};
+use super::{Stores, copy::check_copy, options};
 use crate::{
     args::{Common, CopyArgs},
-    cmd::connect,
     failure::{Failure, exit},
     table::counted,
     tell::{tell, warn},
@@ -39,11 +38,11 @@ pub(super) async fn run(common: &Common, args: &CopyArgs) -> Result<(), Failure>
     let mut follower = None;
     let following = async {
         let options = options(common)?;
-        let client = connect(options.client).await?;
-        let store = args.to.open(&client)?;
+        let stores = Stores::connect(&options).await?;
+        let store = stores.open(&args.to)?;
         let name = store.name();
         let checkpoint = CheckpointOffsets::new(location, *source)?;
-        let new = CheckpointFollower::new(checkpoint, store, &client)
+        let new = CheckpointFollower::new(checkpoint, store, &stores.client)
             .topics(args.change.topics())
             .force(args.change.force)
             .recommit_interval(options.recommit_interval);

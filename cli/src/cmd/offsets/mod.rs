@@ -13,10 +13,10 @@ use crate::{
     table::table,
     tell::warn,
 };
-use ottla_client::IsolationLevel;
-use ottla_stream::{InspectedOffsets, MaintenanceOptions, OffsetStore, PartitionOffsets, StoreUrl};
+use ottla_client::{Client, IsolationLevel};
+use ottla_stream::{InspectedOffsets, MaintenanceOptions, OffsetStore, PartitionOffsets, StoreUrl, ZooKeeperOptions};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 pub(crate) async fn run(common: &Common, args: &OffsetsArgs) -> Result<(), Failure> {
     match &args.command {
@@ -29,9 +29,25 @@ pub(crate) async fn run(common: &Common, args: &OffsetsArgs) -> Result<(), Failu
 }
 
 fn options(common: &Common) -> Result<MaintenanceOptions, Failure> {
-    let options = MaintenanceOptions::from_pairs(common.client_pairs(&MaintenanceOptions::NAMES)?)?;
+    let options = MaintenanceOptions::from_pairs(common.client_pairs(MaintenanceOptions::knows)?)?;
     options.warnings.iter().for_each(|warning| warn(common.json, warning));
     Ok(options)
+}
+
+/// The cluster, and how stores beside it are reached.
+struct Stores {
+    client: Client,
+    zookeeper: ZooKeeperOptions,
+}
+
+impl Stores {
+    async fn connect(options: &MaintenanceOptions) -> Result<Self, Failure> {
+        Ok(Self { client: connect(options.client.clone()).await?, zookeeper: options.zookeeper.clone() })
+    }
+
+    fn open(&self, url: &StoreUrl) -> Result<Arc<dyn OffsetStore>, Failure> {
+        Ok(url.open(&self.client, &self.zookeeper)?)
+    }
 }
 
 /// That offsets can be stored there is known before anybody is asked.
@@ -54,9 +70,9 @@ async fn inspect(
 ) -> Result<(InspectedOffsets, IsolationLevel), Failure> {
     let options = options(common)?;
     let isolation = options.client.isolation_level;
-    let client = connect(options.client).await?;
-    let store = url.open(&client)?;
-    let inspected = InspectedOffsets::of(&*store, &client, topics).await?;
+    let stores = Stores::connect(&options).await?;
+    let store = stores.open(url)?;
+    let inspected = InspectedOffsets::of(&*store, &stores.client, topics).await?;
     warn_of(&store.name(), &inspected.not_offsets, common.json);
     if inspected.is_empty() {
         return Err(holds_nothing(&*store));

@@ -1,9 +1,9 @@
 //! `ottla offsets set`, and what it has in common with `copy`: the table of changes, the checks, and the change.
 
-use super::{check_writable, copy::source, options};
+use super::{Stores, check_writable, copy::source, options};
 use crate::{
     args::{ChangeArgs, Common, SetArgs, SetTarget},
-    cmd::{connect, print, until_interrupted, warn_of},
+    cmd::{print, until_interrupted, warn_of},
     failure::Failure,
     table::{counted, table},
     tell::{tell, warn},
@@ -17,16 +17,16 @@ pub(super) async fn run(common: &Common, args: &SetArgs) -> Result<(), Failure> 
     let work = async {
         let options = options(common)?;
         let strategy = options.by_timestamp_strategy;
-        let client = connect(options.client).await?;
-        let store = args.store.open(&client)?;
+        let stores = Stores::connect(&options).await?;
+        let store = stores.open(&args.store)?;
         let target = match &args.to {
             SetTarget::Earliest => OffsetTarget::Earliest,
             SetTarget::Latest => OffsetTarget::Latest,
             SetTarget::TimestampMs(timestamp_ms) => OffsetTarget::Timestamp { timestamp_ms: *timestamp_ms, strategy },
             SetTarget::Offsets(offsets) => OffsetTarget::Offsets(offsets.clone()),
-            SetTarget::Store(url) => source(url, &client).await?,
+            SetTarget::Store(url) => source(url, &stores).await?,
         };
-        change(common, &args.change, &client, &*store, &target).await
+        change(common, &args.change, &stores.client, &*store, &target).await
     };
     until_interrupted(work, || "interrupted".to_owned()).await
 }

@@ -113,6 +113,42 @@ fn own() -> OwnEntry {
     OwnEntry { sources: vec![source] }
 }
 
+/// Ignored, it would have the batch before it run again, and then be found in the way.
+#[test]
+fn a_batch_that_is_no_file_is_damage_and_not_an_older_position() {
+    let offsets = "v1\n\n{\"t\":{\"0\":1}}";
+    let files = [("offsets/0", offsets), ("commits/0", "v1\n{}"), ("offsets/1", offsets), ("commits/1", "v1\n{}")];
+    for name in ["offsets/1", "offsets/2", "commits/1", "commits/2", "offsets/.1.crc", "ottla/offsets/1"] {
+        for make in [make_dangling_link, make_pipe] {
+            let directory = directory(&files);
+            let path = directory.path().join(name);
+            let _ = fs::remove_file(&path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            make(&path);
+            let error = open(directory.path()).recover(1).unwrap_err();
+            assert_eq!(
+                (error.condition(), error.path.as_path()),
+                ("CHECKPOINT_IO", path.as_path()),
+                "{}",
+                told(&error)
+            );
+        }
+    }
+    let directory = directory(&[]);
+    fs::remove_file(directory.path().join("metadata")).unwrap();
+    make_pipe(&directory.path().join("metadata"));
+    let error = Checkpoint::open(directory.path().to_str().unwrap()).unwrap_err();
+    assert!(error.source.source().unwrap().to_string().contains("it is no file"), "{}", told(&error));
+}
+
+fn make_dangling_link(path: &Path) {
+    std::os::unix::fs::symlink("/nonexistent", path).unwrap();
+}
+
+fn make_pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
 fn with_own(directory: &Path) -> (OffsetsEntry, String) {
     let checkpoint = open(directory);
     let entry = OffsetsEntry { own: Some(own()), ..entry(&checkpoint, vec![Some(offsets(&[("t", 0, 9)]))]) };

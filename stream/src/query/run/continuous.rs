@@ -2,7 +2,7 @@
 //! The order of an epoch is: read and write out, finish the sink, `offsets/N`, `commits/N`, the group. So a restart begins after the last
 //! epoch that was committed, and what was handed on after it is handed on again.
 
-use super::{Batch, BatchSource, Run, on_disk};
+use super::{Batch, BatchSource, ENDLESS, Run, on_disk};
 use crate::{
     BatchReader, Filter, LostRange, OffsetRange, Offsets, PlannedBatch, Result,
     checkpoint::{OffsetsEntry, OwnEntry, OwnSource},
@@ -36,6 +36,7 @@ impl Run {
         self.recover_epoch().await?;
         let control = self.control.clone();
         let mut reading = None;
+        let interval = interval.min(ENDLESS);
         let mut due = tokio::time::Instant::now() + interval;
         while !control.is_stopping() {
             let mut report = BatchReport::new(wall_ms());
@@ -139,11 +140,12 @@ async fn hand_on(
 ) -> Result<bool> {
     let mut handed_on = false;
     loop {
+        // What is at hand comes before the end: an epoch that was over before it began takes something, too, or short ones never would.
         let more = tokio::select! {
             biased;
-            () = sleep_until(due) => return Ok(handed_on),
             () = control.stopping() => return Ok(handed_on),
             more = reading.reader.advance() => more?,
+            () = sleep_until(due) => return Ok(handed_on),
         };
         match reading.reader.at_hand() {
             Some(mut batch) if more => {
@@ -152,7 +154,13 @@ async fn hand_on(
                 handed_on = true;
             }
             // Every partition was lost: there may be new ones with the next epoch.
-            _ => sleep_until(due).await,
+            _ => tokio::select! {
+                () = control.stopping() => {}
+                () = sleep_until(due) => {}
+            },
+        }
+        if tokio::time::Instant::now() >= due {
+            return Ok(handed_on);
         }
     }
 }
