@@ -48,7 +48,7 @@
 //! # Features
 //! `libdeflate` and `zstd` (default): C libraries decode gzip and zstd. Without them pure Rust does, slower, and nothing needs a C compiler.
 //!
-//! `zookeeper` (default): offsets in ZooKeeper, [`ZooKeeperStore`]. Needs no C compiler. `zookeeper-tls`: encrypted, with AWS-LC, which is C.
+//! `zookeeper` (default): offsets in ZooKeeper, `ZooKeeperStore`. Needs no C compiler. `zookeeper-tls`: encrypted, with AWS-LC, which is C.
 
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss))]
 

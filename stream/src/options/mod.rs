@@ -227,7 +227,7 @@ impl StreamOptions {
             }
         }
         if usage == Use::Bounded {
-            for name in STREAM_ONLY.iter().filter(|name| pairs.get(name).is_some()) {
+            for name in STREAM_ONLY.iter().chain(&zookeeper::NAMES).filter(|name| pairs.get(name).is_some()) {
                 warnings.push(format!("option '{name}' is for streams; a bounded read ignores it"));
             }
         }
@@ -455,6 +455,7 @@ mod tests {
             ("kafka.group.id", "g"),
             ("maxOffsetsPerTrigger", "5"),
             ("groupIdPrefix", "p"),
+            ("ottla.zookeeper.timeout.ms", "5"),
         ];
         let warnings = options(&without_effect).unwrap().warnings;
         assert_eq!(warnings.len(), without_effect.len(), "{warnings:?}");

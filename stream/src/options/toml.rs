@@ -1,6 +1,7 @@
 //! Options in a TOML file: the same names, and `[[source]]` tables for a query of several sources.
 
 use super::OptionError;
+use std::fmt;
 
 /// The table that stands for one source of several.
 const SOURCE: &str = "source";
@@ -30,12 +31,21 @@ const COMMIT_GROUP: &str = "commit_group";
 /// assert_eq!(sources[1].strategy.to_string(), "SubscribePattern[^audit-]");
 /// # Ok::<(), ottla_stream::OptionError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct TomlOptions {
     /// What stands outside of `[[source]]`: for all sources.
     pub common: Vec<(String, String)>,
     /// What each `[[source]]` says; it wins over `common`. Empty where there is no such table, and `common` is the one source.
     pub per_source: Vec<Vec<(String, String)>>,
+}
+
+impl fmt::Debug for TomlOptions {
+    /// The names: a value may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |pairs: &[(String, String)]| pairs.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        let per_source: Vec<_> = self.per_source.iter().map(|pairs| names(pairs)).collect();
+        f.debug_struct("TomlOptions").field("common", &names(&self.common)).field("per_source", &per_source).finish()
+    }
 }
 
 impl TomlOptions {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ottla_stream::{QueryBuilder, StreamingQuery};
-use support::{KafkaCluster, Produce, ZooKeeper, java_or_skip, kafka_or_skip};
+use support::{GroupOffset, KafkaCluster, Ottla, Produce, ZooKeeper, java_or_skip, kafka_or_skip};
 
 use super::{Other, shared, store};
 use crate::common::block_on;
@@ -212,4 +212,27 @@ fn a_query_outlives_a_restart_of_zookeeper() {
         let path = format!("/kafka/consumers/restart/offsets/{topic}/0");
         assert_eq!(other.get(&path).await.as_deref(), Some("10"));
     });
+}
+
+#[test]
+fn ottla_offsets_shows_and_sets_them() {
+    let Some((kafka, server)) = both("ottla offsets on ZooKeeper") else { return };
+    let topic = kafka.create_topic("zk-tool", 1, &[]);
+    kafka.produce(&Produce::generated(&topic, 5));
+    kafka.commit_group_offsets("zk-tool", &[GroupOffset::new(&topic, 0, 3)]);
+    let url = format!("zookeeper://{}/tool?group=g", server.connect_string());
+    let offsets = |code: i32, args: &[&str]| {
+        let common = ["offsets", "-b", kafka.bootstrap_servers(), "-X", "ottla.zookeeper.auth=digest:ann:s3cret"];
+        Ottla::new(common.iter().chain(args)).run().expect_code(code)
+    };
+    offsets(0, &["copy", "group:zk-tool", &url]);
+    let shown = offsets(0, &["show", &url, "--json"]).text();
+    let row: serde_json::Value = serde_json::from_str(&shown).expect("a row");
+    assert_eq!((&row["stored"], &row["lag"], &row["state"]), (&3.into(), &2.into(), &"ok".into()), "{shown}");
+    offsets(0, &["set", &url, "--to", "earliest", "--force"]);
+    kafka.delete_records(&topic, 0, 2);
+    assert!(offsets(3, &["validate", &url]).text().contains("below log start"));
+    // It is theirs who have the password.
+    let open = Ottla::new(["offsets", "-b", kafka.bootstrap_servers(), "set", &url, "--to", "latest"]).run();
+    assert!(open.expect_code(1).stderr.contains("not authorized"));
 }

@@ -205,6 +205,15 @@ fn credentials_guard_the_group_and_leave_the_rest_open() {
         assert!(!format!("{error:?} {}", ottla_client::report(&error)).contains("other"));
         let again = store(server, "/guarded?group=ann", &[auth]);
         stored(&again, &[("t", 0, 6)]).await.expect("stored");
+        // A topic that is somebody else's keeps no other from being stored.
+        let other = Other::connect(server).await;
+        other.put("/guarded/consumers/mixed/offsets/b/0", b"1").await;
+        stored(&store(server, "/guarded?group=mixed", &[auth]), &[("a", 0, 1)]).await.expect("stored");
+        let mixed = store(server, "/guarded?group=mixed", &[]);
+        let error = stored(&mixed, &[("a", 0, 2), ("a", 1, 2), ("b", 0, 2), ("c", 0, 2)]).await.expect_err("not ours");
+        assert_eq!(error.condition(), "ZOOKEEPER_REFUSED");
+        let now = offsets(&[("a", 0, 1), ("b", 0, 2), ("c", 0, 2)]);
+        assert_eq!(loaded(&mixed, None).await.expect("an answer"), now);
         // Other groups have their own place, with credentials or without.
         let neighbour = store(server, "/guarded?group=bob", &[]);
         stored(&neighbour, &[("t", 0, 1)]).await.expect("stored");

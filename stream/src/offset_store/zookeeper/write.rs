@@ -105,7 +105,10 @@ impl ZooKeeperStore {
                 }
             }
             for topic in without_parent {
-                self.create_parents(&topic, deadline).await?;
+                if let Some(error) = self.create_parents(&topic, deadline).await? {
+                    again.retain(|partition, _| partition.topic != topic);
+                    failure.get_or_insert(error);
+                }
             }
             for (partition, node) in self.read(contested.keys(), deadline).await? {
                 let Some(offset) = contested.get(&partition).copied() else { continue };
@@ -188,24 +191,25 @@ impl ZooKeeperStore {
         }
     }
 
-    /// Creates the nodes above the partitions of a topic, from the lowest that is missing: who may not create at the top need not.
-    async fn create_parents(&self, topic: &str, deadline: Instant) -> Result<(), ZooKeeperError> {
+    /// Creates the nodes above the partitions of a topic, from the lowest that is missing: who may not create at the top need not. Returns what
+    /// was refused.
+    async fn create_parents(&self, topic: &str, deadline: Instant) -> Result<Option<ZooKeeperError>, ZooKeeperError> {
         let path = self.paths.topic(topic);
         let slashes = path.char_indices().filter(|(at, c)| *c == '/' && *at > 0).map(|(at, _)| at);
         let ancestors: Vec<&str> = slashes.chain([path.len()]).filter_map(|end| path.get(..end)).collect();
         let mut missing = vec![ancestors.len().saturating_sub(1)];
         while let Some(level) = missing.last().copied() {
-            let Some(parent) = ancestors.get(level).map(|parent| (*parent).to_owned()) else { return Ok(()) };
+            let Some(parent) = ancestors.get(level).map(|parent| (*parent).to_owned()) else { return Ok(None) };
             let shared = parent == self.paths.consumers();
             let request = Request::Create { path: parent.clone(), value: String::new(), shared };
             let answers = self.session.all(vec![request], deadline).await?;
             match answers.into_iter().next().map(|answer| answer.reply) {
                 Some(Reply::NoNode) if level > 0 => missing.push(level - 1),
                 Some(Reply::Version(_) | Reply::Changed) => drop(missing.pop()),
-                Some(other) => return Err(self.unexpected(parent, other)),
-                None => return Ok(()),
+                Some(other) => return Ok(Some(self.unexpected(parent, other))),
+                None => return Ok(None),
             }
         }
-        Ok(())
+        Ok(None)
     }
 }
