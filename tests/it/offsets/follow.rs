@@ -315,6 +315,18 @@ fn s_o11_a_live_member_is_waited_for_and_named_at_the_end() {
     assert!(last.contains(&format!("did not take the offsets of {topic}-0, {topic}-1")), "{}", finished.stderr);
     assert!(last.contains("active members"), "{last}");
     assert_eq!(finished.stderr.lines().count(), 2, "told once, and at the end: {}", finished.stderr);
+    // A second signal does not wait for that.
+    let (following, begun) = (start(), std::time::Instant::now());
+    following.await_stderr("the group has active members");
+    following.signal(Signal::Terminate);
+    std::thread::sleep(Duration::from_millis(500));
+    following.signal(Signal::Interrupt);
+    let finished = following.wait().expect_code(1);
+    assert!(
+        finished.stderr.contains("may not be stored") && begun.elapsed() < Duration::from_secs(9),
+        "{}",
+        finished.stderr
+    );
     let following = start();
     following.await_stderr("the group has active members");
     drop(member);
