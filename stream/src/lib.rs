@@ -39,7 +39,10 @@
 //!
 //! [`DirectStream`] is for those who want the ranges of each batch in their own hand, and to commit when they say so.
 //!
-//! //! Records are views into the fetched bytes ([`ottla_protocol::record::Record`]). The wire format is the crate `ottla_protocol`'s, the
+//! Where offsets are kept outside of a checkpoint ([`GroupStore`], [`OffsetsFile`], [`CheckpointOffsets`] to look at), they can be held against
+//! the logs ([`InspectedOffsets`]), set ([`OffsetMoves`]), and kept up with a query of somebody else's ([`CheckpointFollower`]).
+//!
+//! Records are views into the fetched bytes ([`ottla_protocol::record::Record`]). The wire format is the crate `ottla_protocol`'s, the
 //! connections and the fetch engine are `ottla_client`'s. Needs a tokio runtime with I/O and time.
 //!
 //! # Features

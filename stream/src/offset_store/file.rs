@@ -371,6 +371,9 @@ mod tests {
     async fn what_is_stored_is_there_for_the_next_one() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("deep/er/offsets.json");
+        // A process that was killed left its temporary file.
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path.with_file_name(".offsets.json.tmp"), "{\"version\":1,\"crc").unwrap();
         let store = OffsetsFile::new(&path).unwrap();
         assert_eq!(held(&store).await, []);
         let id = Uuid([7; 16]);

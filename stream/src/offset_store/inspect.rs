@@ -2,7 +2,7 @@
 
 use super::{OffsetStore, StoredOffset, StoredOffsets};
 use crate::{Offsets, Result};
-use ottla_client::{Client, IsolationLevel, OffsetSpec, TopicPartition};
+use ottla_client::{Client, IsolationLevel, OffsetSpec, Topic, TopicPartition};
 use ottla_protocol::Uuid;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -136,13 +136,10 @@ pub(super) struct Logs {
 impl Logs {
     /// Asks for those of `topics` that are there.
     pub(super) async fn look_up(client: &Client, topics: impl IntoIterator<Item = String>) -> Result<Self> {
-        let names: BTreeSet<String> = topics.into_iter().collect();
-        if names.is_empty() {
+        let topics = existing(client, topics.into_iter().collect()).await?;
+        if topics.is_empty() {
             return Ok(Self::default());
         }
-        // A topic that is not there is no error in the list of all.
-        let mut topics = client.all_topics().await?;
-        topics.retain(|name, _| names.contains(name));
         let partitions: BTreeSet<TopicPartition> = topics
             .iter()
             .flat_map(|(name, topic)| topic.partitions.keys().map(|index| TopicPartition::new(name.clone(), *index)))
@@ -195,6 +192,17 @@ impl Logs {
         });
         InspectedOffsets { partitions: partitions.collect(), not_offsets: stored.not_offsets }
     }
+}
+
+/// Those of the topics that are there. One that may not be asked for is an error, not a topic less.
+async fn existing(client: &Client, mut names: BTreeSet<String>) -> Result<BTreeMap<String, Topic>> {
+    while !names.is_empty() {
+        match client.topics_now(&names.iter().cloned().collect::<Vec<_>>()).await {
+            Err(ottla_client::Error::UnknownTopic { topic }) if names.remove(&topic) => {}
+            topics => return Ok(topics?),
+        }
+    }
+    Ok(BTreeMap::new())
 }
 
 #[cfg(test)]

@@ -42,6 +42,20 @@ pub enum OffsetTarget {
 }
 
 /// What is to be changed in a store. Nothing is, before [`apply`](Self::apply).
+///
+/// ```no_run
+/// # async fn example(client: &ottla_stream::Client) -> Result<(), ottla_stream::Error> {
+/// use ottla_stream::{OffsetMoves, OffsetTarget, StoreUrl};
+///
+/// let group = "group:nightly".parse::<StoreUrl>()?.open(client)?;
+/// let moves = OffsetMoves::plan(&*group, client, &OffsetTarget::Earliest, &["logs".to_owned()].into()).await?;
+/// for moved in &moves.moves {
+///     println!("{}: {:?} to {}, {}", moved.partition, moved.from, moved.to, moved.change);
+/// }
+/// moves.apply(&*group, true).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct OffsetMoves {
@@ -184,11 +198,16 @@ impl OffsetMoves {
             ..StoreCommit::default()
         };
         let (mut left_out, mut not_offsets) = (BTreeMap::new(), BTreeMap::new());
+        if matches!(target, OffsetTarget::Earliest | OffsetTarget::Latest | OffsetTarget::Timestamp { .. }) {
+            logs.require(topics)?;
+            let gone = held.offsets.keys().filter(|held| is_wanted(held) && !logs.partitions.contains(held));
+            left_out.extend(gone.map(|partition| (partition.clone(), OffsetState::Gone)));
+        }
         commit.offsets = match target {
-            OffsetTarget::Earliest => logs.existing(&named)?.earliest.clone(),
-            OffsetTarget::Latest => logs.existing(&named)?.latest.clone(),
+            OffsetTarget::Earliest => logs.earliest.clone(),
+            OffsetTarget::Latest => logs.latest.clone(),
             OffsetTarget::Timestamp { timestamp_ms, strategy } => {
-                at_timestamp(client, logs.existing(&named)?, *timestamp_ms, *strategy).await?
+                at_timestamp(client, &logs, *timestamp_ms, *strategy).await?
             }
             OffsetTarget::Offsets(offsets) => {
                 let wanted = offsets.iter().filter(|(partition, _)| is_wanted(partition));
@@ -264,11 +283,11 @@ impl OffsetMoves {
 }
 
 impl Logs {
-    /// These logs, if all of `topics` are there.
-    fn existing(&self, topics: &BTreeSet<String>) -> Result<&Self> {
+    /// Whoever names a topic means one that is there.
+    fn require(&self, topics: &BTreeSet<String>) -> Result<()> {
         match topics.iter().find(|topic| !self.topics.contains(*topic)) {
             Some(topic) => Err(ottla_client::Error::UnknownTopic { topic: topic.clone() }.into()),
-            None => Ok(self),
+            None => Ok(()),
         }
     }
 

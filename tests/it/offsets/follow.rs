@@ -7,7 +7,7 @@ use std::time::Duration;
 use support::{GroupOffset, KafkaCluster, Ottla, RunningOttla, Signal, java_or_skip, kafka_or_skip};
 use tempfile::TempDir;
 
-use super::{checkpoint_url, committed, offsets, produce, run, spark_checkpoint, topic};
+use super::{checkpoint_url, committed, file_url, offsets, produce, row, run, show, spark_checkpoint, topic};
 use crate::common::{condition, sentence, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -274,6 +274,33 @@ fn nothing_moves_back_and_what_can_not_be_committed_is_told() {
 }
 
 #[test]
+fn an_offsets_file_that_is_followed_into_is_written_by_nobody_else() {
+    let Some(kafka) = kafka_or_skip("following into an offsets file") else { return };
+    let topic = topic(kafka, "into-file", 2, 100);
+    let spark = spark_checkpoint(&topic);
+    let file = file_url(&spark, "followed.json");
+    let following = follow(kafka, &checkpoint_url(&spark), &file, &[]);
+    following.await_stderr("batch 6: 2 partitions committed");
+    assert_eq!(show(kafka, &file), [row(0, 60, 0, 100, "ok"), row(1, 30, 0, 100, "ok")]);
+    let set = ["set", &file, "--to", "latest", "--json"];
+    assert_eq!(condition(&run(kafka, 1, &set)).0, "OFFSETS_FILE_LOCKED");
+    plan(spark.path(), 7, &[line(&topic, &[(0, 61), (1, 31)])]);
+    finish(spark.path(), 7);
+    following.await_stderr("batch 7: 2 partitions committed");
+    following.signal(Signal::Kill);
+    assert_eq!(following.wait().signal, Some(9));
+    // The system has let go of the lock.
+    let _ = run(kafka, 0, &set);
+    assert_eq!(show(kafka, &file), [row(0, 100, 0, 100, "ok"), row(1, 100, 0, 100, "ok")]);
+    // Behind now, and not moved back.
+    let following = follow(kafka, &checkpoint_url(&spark), &file, &[]);
+    following.await_stderr("is further already");
+    following.signal(Signal::Terminate);
+    let _ = following.wait().expect_code(0);
+    assert_eq!(show(kafka, &file)[0], row(0, 100, 0, 100, "ok"));
+}
+
+#[test]
 fn s_o11_a_live_member_is_waited_for_and_named_at_the_end() {
     let Some(kafka) = kafka_or_skip("following into a group with live members") else { return };
     let topic = topic(kafka, "follow-alive", 2, 100);
@@ -288,6 +315,18 @@ fn s_o11_a_live_member_is_waited_for_and_named_at_the_end() {
     assert!(last.contains(&format!("did not take the offsets of {topic}-0, {topic}-1")), "{}", finished.stderr);
     assert!(last.contains("active members"), "{last}");
     assert_eq!(finished.stderr.lines().count(), 2, "told once, and at the end: {}", finished.stderr);
+    // A second signal does not wait for that.
+    let (following, begun) = (start(), std::time::Instant::now());
+    following.await_stderr("the group has active members");
+    following.signal(Signal::Terminate);
+    std::thread::sleep(Duration::from_millis(500));
+    following.signal(Signal::Interrupt);
+    let finished = following.wait().expect_code(1);
+    assert!(
+        finished.stderr.contains("may not be stored") && begun.elapsed() < Duration::from_secs(9),
+        "{}",
+        finished.stderr
+    );
     let following = start();
     following.await_stderr("the group has active members");
     drop(member);

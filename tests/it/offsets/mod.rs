@@ -5,6 +5,7 @@ mod follow;
 mod set;
 mod show;
 mod stores;
+mod zookeeper;
 
 use std::fs;
 use std::path::Path;

@@ -46,6 +46,7 @@ fn each_state_is_told_and_validate_ends_with_3() {
     assert_eq!(finished.stderr, "4 partitions: 1 ok, 1 missing, 1 below log start, 1 beyond end\n");
     let finished = run(kafka, 3, &["validate", "group:states", "--json"]);
     assert_eq!((json_rows(&finished).len(), totals(&finished)["states"]["beyond end"].as_i64()), (3, Some(1)));
+    assert_eq!(totals(&finished)["valid"], false);
     // Another topic of the cluster: everything is missing, and nothing is wrong.
     let other = super::topic(kafka, "states-other", 2, 1);
     kafka.commit_group_offsets("states", &[GroupOffset::new(&other, 0, 1)]);
@@ -74,6 +75,8 @@ fn a_topic_that_was_created_again_is_recognised_by_its_id() {
     assert_eq!(states(&file), [gone(0)]);
     assert_eq!(states(&checkpoint), [gone(0), gone(1)]);
     let _ = run(kafka, 3, &["validate", &checkpoint]);
+    let finished = run(kafka, 1, &["set", &file, "--to", "earliest"]);
+    assert!(finished.stderr.contains(&format!("{topic}-0 is left out: gone")), "{}", finished.stderr);
     // It has grown past what is stored: only the id tells.
     kafka.create_topic_named(&topic, 1, &[]);
     kafka.produce(&Produce::generated(&topic, 80));

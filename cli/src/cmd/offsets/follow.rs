@@ -58,11 +58,16 @@ pub(super) async fn run(common: &Common, args: &CopyArgs) -> Result<(), Failure>
         // A second signal gives up.
         tokio::select! {
             ended = following.finish() => ended?,
-            _ = terminated.recv() => return Err(Failure::interrupted("interrupted twice")),
-            _ = interrupted.recv() => return Err(Failure::interrupted("interrupted twice")),
+            _ = terminated.recv() => return Err(gave_up(interrupt)),
+            _ = interrupted.recv() => return Err(gave_up(interrupt)),
         }
     }
     if interrupt { Err(Failure::told_with(exit::INTERRUPTED)) } else { Ok(()) }
+}
+
+fn gave_up(interrupt: bool) -> Failure {
+    let message = "stopped before the last look was over: what was done last may not be stored";
+    if interrupt { Failure::interrupted(message) } else { Failure::failed("COMMIT_FAILED", message) }
 }
 
 struct Following {

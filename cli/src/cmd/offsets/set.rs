@@ -42,10 +42,14 @@ pub(super) async fn change(
     let moves = OffsetMoves::plan(store, client, target, &args.topics()).await?;
     tell_left_out(common.json, &moves);
     if moves.moves.is_empty() {
-        return Err(Failure::failed(
-            "NOTHING_TO_SET",
-            format!("there is nothing to set in {}: name topics with --topic", store.name()),
-        ));
+        let hint = match target {
+            OffsetTarget::Earliest | OffsetTarget::Latest | OffsetTarget::Timestamp { .. } => {
+                "name topics with --topic"
+            }
+            _ => "nothing of what is named is there, or can be stored",
+        };
+        let message = format!("there is nothing to set in {}: {hint}", store.name());
+        return Err(Failure::failed("NOTHING_TO_SET", message));
     }
     print(&show(&moves, common.json))?;
     for moved in moves.moves.iter().filter(|moved| moved.below_log_start() > 0) {
@@ -73,6 +77,7 @@ pub(super) async fn change(
         return Ok(());
     }
     let outcome = moves.apply(store, args.force).await?;
+    warn_of(&store.name(), &outcome.not_offsets, common.json);
     if !common.json {
         let committed = u64::try_from(outcome.committed.len()).unwrap_or_default();
         tell(format_args!("{} set in {}", counted(committed, "partition"), store.name()));

@@ -22,19 +22,17 @@ pub(super) async fn run(common: &Common, args: &ShowArgs) -> Result<(), Failure>
         }
         let mut counts: BTreeMap<OffsetState, u64> = BTreeMap::new();
         inspected.partitions.iter().for_each(|row| *counts.entry(row.state).or_default() += 1);
-        report(common.json, &counts);
-        if not_ok.iter().any(|row| row.state.is_wrong()) {
-            return Err(Failure::told_with(exit::DATA_LOSS));
-        }
-        Ok(())
+        let valid = !counts.keys().any(|state| state.is_wrong());
+        report(common.json, &counts, valid);
+        if valid { Ok(()) } else { Err(Failure::told_with(exit::DATA_LOSS)) }
     };
     until_interrupted(work, || "interrupted".to_owned()).await
 }
 
-fn report(as_json: bool, counts: &BTreeMap<OffsetState, u64>) {
+fn report(as_json: bool, counts: &BTreeMap<OffsetState, u64>, valid: bool) {
     if as_json {
         let counts: BTreeMap<String, u64> = counts.iter().map(|(state, count)| (state.to_string(), *count)).collect();
-        tell(json!({"partitions": counts.values().sum::<u64>(), "states": counts}));
+        tell(json!({"valid": valid, "partitions": counts.values().sum::<u64>(), "states": counts}));
         return;
     }
     let parts: Vec<String> = counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
