@@ -14,7 +14,7 @@ use super::{
     wall_ms,
 };
 use crate::{
-    Client, Error, Filter, GroupStore, LostRange, OffsetStore, Offsets, Result, StoreCommit, StoreUrl, StreamOptions,
+    Client, Error, Filter, LostRange, OffsetStore, Offsets, Result, StoreCommit, StoreUrl, StreamOptions,
     batch::{moved_back, recreated_topics},
     checkpoint::{Checkpoint, CheckpointError, OffsetsEntry, OwnEntry},
 };
@@ -27,6 +27,10 @@ use uuid::Uuid;
 
 /// The pause after a look that found nothing, at least: brokers are not asked in a tight loop.
 const IDLE_PAUSE: Duration = Duration::from_millis(100);
+/// So many partitions are looked at without a longer pause; with more of them it grows, so that an idle query costs next to nothing.
+const IDLE_PARTITIONS: usize = 200;
+/// The longest such pause.
+const IDLE_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// What a query is made of.
 pub(super) struct Setup {
@@ -169,7 +173,7 @@ impl Run {
                 Trigger::AvailableNow if outcome == Outcome::Idle => return Ok(()),
                 Trigger::ProcessingTime(interval) => {
                     let due = wait(interval, begun_ms, wall_ms());
-                    let pause = if outcome == Outcome::Idle { due.max(IDLE_PAUSE) } else { due };
+                    let pause = if outcome == Outcome::Idle { due.max(self.idle_pause()) } else { due };
                     tokio::time::sleep(pause).await;
                 }
                 _ => {}
@@ -178,6 +182,13 @@ impl Run {
                 return Ok(());
             }
         }
+    }
+
+    fn idle_pause(&self) -> Duration {
+        let partitions: usize =
+            self.sources.iter().filter_map(|source| source.position.as_ref().map(Offsets::len)).sum();
+        let times = u32::try_from(partitions.div_ceil(IDLE_PARTITIONS).max(1)).unwrap_or(u32::MAX);
+        IDLE_PAUSE.saturating_mul(times).min(IDLE_PAUSE_MAX)
     }
 
     async fn trigger(&mut self, begun_ms: i64) -> Result<Outcome> {
@@ -409,15 +420,16 @@ async fn connect(setup: &Setup) -> Result<(Vec<Source>, Stores)> {
                 Client::connect_beside(sources.first().map(|source| &source.client), options.client.clone()).await?
             }
         };
-        let mut own: Vec<Arc<dyn OffsetStore>> =
-            setup.stores.iter().filter(|(of, _)| *of == index).map(|(_, store)| store.clone()).collect();
+        for (_, store) in setup.stores.iter().filter(|(of, _)| *of == index) {
+            stores.add(index, store.clone(), &options);
+        }
         for url in &setup.store_urls {
-            own.push(stores.opened(url, &client, &options)?);
+            let store = stores.opened(url, &client, &options)?;
+            stores.add(index, store, &options);
         }
         if let Some(group) = &options.commit_group {
-            own.push(Arc::new(GroupStore::new(&client, group)));
+            stores.add_group(index, group, &client, &options);
         }
-        own.into_iter().for_each(|store| stores.add(index, store, &options));
         sources.push(Source::new(options, client));
     }
     Ok((sources, stores))

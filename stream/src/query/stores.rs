@@ -1,8 +1,8 @@
 //! Committing what was processed to the stores beside the checkpoint, or to the only one there is.
 
 use crate::{
-    Client, CommitOutcome, Error, LostRange, OffsetStore, Offsets, Result, StoreCommit, StoreUrl, StreamOptions,
-    batch::moved_back, offset::was_stopped,
+    Client, CommitOutcome, Error, GroupStore, LostRange, OffsetStore, Offsets, Result, StoreCommit, StoreUrl,
+    StreamOptions, batch::moved_back, offset::was_stopped,
 };
 use ottla_client::TopicPartition;
 use std::{
@@ -20,6 +20,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Slot {
     pub(super) source: usize,
     pub(super) store: Arc<dyn OffsetStore>,
+    /// What tells it from others: its name, and of a group the cluster, as far as addresses tell clusters apart.
+    place: String,
     /// How long after a commit the same is committed again.
     recommit_interval: Duration,
     /// How long a commit may take.
@@ -50,9 +52,22 @@ impl Stores {
     }
 
     pub(super) fn add(&mut self, source: usize, store: Arc<dyn OffsetStore>, options: &StreamOptions) {
+        let place = store.name();
+        self.push(source, store, place, options);
+    }
+
+    /// The group that a source commits to, in its cluster.
+    pub(super) fn add_group(&mut self, source: usize, group: &str, client: &Client, options: &StreamOptions) {
+        let store: Arc<dyn OffsetStore> = Arc::new(GroupStore::new(client, group));
+        let place = format!("{} of {:?}", store.name(), options.client.bootstrap_servers);
+        self.push(source, store, place, options);
+    }
+
+    fn push(&mut self, source: usize, store: Arc<dyn OffsetStore>, place: String, options: &StreamOptions) {
         self.slots.push(Slot {
             source,
             store,
+            place,
             recommit_interval: options.recommit_interval,
             limit: options.client.default_api_timeout,
             last: None,
@@ -111,19 +126,19 @@ impl Stores {
     /// # Errors
     /// They do.
     pub(super) fn check_apart(&self, ends: &[Option<&Offsets>]) -> Result<()> {
-        let mut seen: BTreeMap<(String, &TopicPartition), usize> = BTreeMap::new();
+        let mut seen: BTreeMap<(&str, &TopicPartition), usize> = BTreeMap::new();
         // With one source there is nothing to share.
         for slot in self.slots.iter().filter(|_| ends.len() > 1) {
             let Some(Some(ends)) = ends.get(slot.source) else { continue };
-            let store = slot.store.name();
             for partition in ends.keys() {
-                let other = seen.insert((store.clone(), partition), slot.source).filter(|other| *other != slot.source);
+                let other = seen.insert((&slot.place, partition), slot.source).filter(|other| *other != slot.source);
                 if let Some(other) = other {
                     return Err(Error::Plan {
                         condition: "SOURCES_SHARE_PARTITIONS",
                         message: format!(
-                            "sources {other} and {} both read {partition} and both commit to {store}: give one of them another commit group",
-                            slot.source
+                            "sources {other} and {} both read {partition} and both commit to {}: give one of them another commit group",
+                            slot.source,
+                            slot.store.name()
                         ),
                     });
                 }

@@ -125,6 +125,12 @@ pub(super) fn fetch_failed(
             reader.lose_rest(LossKind::Recreated, -1, -1);
             check_loss(fail_on_data_loss, reader)
         }
+        FetchErrorKind::Client(
+            ottla_client::Error::UnknownTopic { .. } | ottla_client::Error::UnknownPartition { .. },
+        ) => {
+            reader.lose_rest(LossKind::PartitionDeleted, -1, -1);
+            check_loss(fail_on_data_loss, reader)
+        }
         source => Err(read_error(reader, source.into()).into()),
     }
 }

@@ -112,6 +112,17 @@ struct Pieces {
     count: usize,
 }
 
+impl Drop for BatchFile {
+    /// What was not finished is in nobody's way, and takes no room.
+    fn drop(&mut self) {
+        let count = self.pieces.get_mut().unwrap_or_else(PoisonError::into_inner).count;
+        for place in (0..count).map(Place::Piece).chain([Place::Output]) {
+            // Most are not there; one that can't be removed is removed when the next batch begins.
+            let _ = fs::remove_file(self.temporary(place));
+        }
+    }
+}
+
 impl BatchFile {
     fn new(directory: PathBuf, batch_id: i64) -> Self {
         let (attempt, output, pieces) = (Uuid::new_v4(), Mutex::default(), Mutex::default());

@@ -206,3 +206,41 @@ async fn a_loss_is_told_of_the_source_that_has_it() {
         progress.sources.iter().map(|source| source.lost.iter().map(ToString::to_string).collect()).collect();
     assert_eq!(lost, [vec![], vec!["t-0: [10, 15) is gone, 5 offsets; the log holds [15, 20)".to_owned()]]);
 }
+
+/// S-S16: a topic that goes while its batch is read is lost, not a broker that refuses.
+#[tokio::test]
+async fn a_topic_deleted_while_its_batch_is_read_is_loss() {
+    for fail in ["true", "false"] {
+        let broker = std::sync::Arc::new(broker(1, 3).await);
+        broker.create_topic("u", 1, &[]).unwrap();
+        fill(&broker, "u", 0, 6);
+        let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
+        let pattern = options(&broker, &[("subscribePattern", "^[tu]$"), ("failOnDataLoss", fail)]);
+        let (function_broker, function_memory) = (broker.clone(), memory.clone());
+        let once = query(pattern, checkpoint.path())
+            .trigger(ottla_stream::Trigger::Once)
+            .listener(memory.clone())
+            .foreach_batch(move |batch, batch_id| {
+                // It is there when it is planned, and not when it is read.
+                let _ = function_broker.delete_topic("u");
+                let memory = function_memory.clone();
+                async move { memory.take(batch, batch_id).await }
+            });
+        match (fail, once.start().unwrap().await_termination().await) {
+            ("true", Err(error)) => {
+                assert_eq!(error.condition(), "KAFKA_DATA_LOSS.PARTITIONS_DELETED", "{}", report(&error));
+                assert!(
+                    report(&error).contains("u-0: [0, 6) is gone, 6 offsets; so is the partition"),
+                    "{}",
+                    report(&error)
+                );
+            }
+            ("false", Ok(())) => {
+                assert_eq!(memory.seen()[0].records.keys().collect::<Vec<_>>(), ["t-0"]);
+                assert!(memory.warnings().iter().any(|warning| warning.contains("u-0: [0, 6) is gone")));
+                assert_eq!(ids(checkpoint.path(), "commits"), [0]);
+            }
+            (_, ended) => panic!("failOnDataLoss={fail}: {ended:?}"),
+        }
+    }
+}

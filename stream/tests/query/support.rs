@@ -123,7 +123,7 @@ impl Memory {
         counts
     }
 
-    async fn take(&self, batch: MicroBatch, batch_id: i64) -> Result<(), BoxError> {
+    pub(crate) async fn take(&self, batch: MicroBatch, batch_id: i64) -> Result<(), BoxError> {
         let mut records: BTreeMap<String, Vec<i64>> = BTreeMap::new();
         batch
             .for_each(|record| {
