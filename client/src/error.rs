@@ -200,6 +200,15 @@ impl Error {
         }
     }
 
+    /// Whether it says, at last, that a topic or partition is not there.
+    pub fn is_unknown(&self) -> bool {
+        match self {
+            Self::UnknownTopic { .. } | Self::UnknownPartition { .. } => true,
+            Self::DeadlineExceeded { source, .. } => source.is_unknown(),
+            _ => false,
+        }
+    }
+
     /// The error code at the end of the chain, if a broker answered with one.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {

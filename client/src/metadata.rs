@@ -178,8 +178,8 @@ impl Client {
                 return Err(hopeless.unwrap_or_else(|| Error::no_broker(self.config())));
             };
             let mut error = hopeless.unwrap_or(last);
-            if deadline.left().is_zero() {
-                // Cut short by the deadline, the last attempt says less than the one before.
+            if error.had_no_time() {
+                // It says less than the one before.
                 error = before.take().unwrap_or(error);
             }
             let pause = pause(&mut backoff);

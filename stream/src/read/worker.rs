@@ -125,9 +125,7 @@ pub(super) fn fetch_failed(
             reader.lose_rest(LossKind::Recreated, -1, -1);
             check_loss(fail_on_data_loss, reader)
         }
-        FetchErrorKind::Client(
-            ottla_client::Error::UnknownTopic { .. } | ottla_client::Error::UnknownPartition { .. },
-        ) => {
+        FetchErrorKind::Client(gone) if gone.is_unknown() => {
             reader.lose_rest(LossKind::PartitionDeleted, -1, -1);
             check_loss(fail_on_data_loss, reader)
         }
