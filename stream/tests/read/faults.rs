@@ -2,9 +2,8 @@
 
 use crate::support::{Memory, at_offset, batch, edit, fill, options, process, text, topic};
 use bytes::Bytes;
-use ottla_client::FetchErrorKind;
 use ottla_embedded::{Action, EmbeddedBroker, messages::ApiKey};
-use ottla_stream::{Error, ReadErrorKind};
+use ottla_stream::{Error, LossKind, ReadErrorKind};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -97,15 +96,16 @@ async fn data_that_never_comes_is_a_timeout_and_no_loss() {
 }
 
 #[tokio::test]
-async fn a_topic_deleted_while_it_is_read_is_an_error_in_time() {
+async fn a_topic_deleted_while_it_is_read_is_lost_from_there_on() {
     let broker = Arc::new(EmbeddedBroker::start().await.unwrap());
     topic(&broker, 2, 300);
     at_offset(&broker, 60, |broker| broker.delete_topic("t").unwrap());
     let (sink, started) = (Memory::default(), Instant::now());
     let error = process(&options(&broker, &[]), &sink).await.unwrap_err();
     assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
-    let Error::Read(read) = &error else { panic!("{error:?}") };
-    assert!(matches!(read.source, ReadErrorKind::Fetch(FetchErrorKind::Client(_))), "{error:?}");
+    let Error::DataLoss(loss) = &error else { panic!("{error:?}") };
+    assert_eq!(loss.lost[0].kind, LossKind::PartitionDeleted);
+    assert!(loss.lost[0].range.until_offset == 300 && !loss.lost[0].range.is_empty(), "{loss}");
     assert!(!sink.is_finished());
 }
 
