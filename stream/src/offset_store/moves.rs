@@ -45,9 +45,9 @@ pub enum OffsetTarget {
 ///
 /// ```no_run
 /// # async fn example(client: &ottla_stream::Client) -> Result<(), ottla_stream::Error> {
-/// use ottla_stream::{OffsetMoves, OffsetTarget, StoreUrl};
+/// use ottla_stream::{OffsetMoves, OffsetTarget, StoreUrl, ZooKeeperOptions};
 ///
-/// let group = "group:nightly".parse::<StoreUrl>()?.open(client)?;
+/// let group = "group:nightly".parse::<StoreUrl>()?.open(client, &ZooKeeperOptions::default())?;
 /// let moves = OffsetMoves::plan(&*group, client, &OffsetTarget::Earliest, &["logs".to_owned()].into()).await?;
 /// for moved in &moves.moves {
 ///     println!("{}: {:?} to {}, {}", moved.partition, moved.from, moved.to, moved.change);
