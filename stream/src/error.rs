@@ -2,7 +2,7 @@
 
 use crate::{BoxError, CheckpointError, OffsetRange, OptionError, options::partition_set};
 use ottla_client::{BudgetHeld, FetchErrorKind, TopicPartition};
-use ottla_protocol::{ErrorCode, record::BatchError};
+use ottla_protocol::{ApiKey, ErrorCode, record::BatchError};
 use std::{collections::BTreeSet, fmt};
 
 /// Result of this crate's calls.
@@ -105,6 +105,8 @@ impl Error {
             Self::Client(ottla_client::Error::UnknownTopic { .. }) => "UNKNOWN_TOPIC_OR_PARTITION",
             Self::Client(ottla_client::Error::UnknownPartition { .. }) => "UNKNOWN_TOPIC_OR_PARTITION",
             Self::Client(ottla_client::Error::NoBroker { .. }) => "NO_BROKER",
+            // All partitions at once; of some of them it is `Commit`.
+            Self::Client(ottla_client::Error::Broker { api: ApiKey::OFFSET_COMMIT, .. }) => "COMMIT_FAILED",
             Self::Client(_) => "CLIENT_ERROR",
             Self::Read(error) => match error.source {
                 ReadErrorKind::Batch(_) => "CORRUPT_BATCH",

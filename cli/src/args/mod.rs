@@ -290,7 +290,20 @@ pub(crate) fn sentence(error: &clap::Error) -> String {
         });
         sentence.push_str(line);
     }
-    sentence + "; see --help"
+    without_credentials(&sentence) + "; see --help"
+}
+
+/// Takes out of URLs what stands before the `@` of their host. No URL of ours has credentials, but a mistake is told with what was written.
+fn without_credentials(text: &str) -> String {
+    let mut parts = text.split("//");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let host = part.split(|c: char| c.is_whitespace() || "/?'".contains(c)).next().unwrap_or_default();
+        let secret = host.rfind('@').unwrap_or_default();
+        shown.push_str(if secret > 0 { "//…" } else { "//" });
+        shown.push_str(part.get(secret..).unwrap_or_default());
+    }
+    shown
 }
 
 impl Common {
@@ -323,7 +336,11 @@ impl Common {
         pairs.extend_from_slice(flags);
         for option in &self.options {
             let Some((key, value)) = option.split_once('=') else {
-                return Err(Failure::usage(format!("-X '{option}' is not KEY=VALUE")));
+                // What follows the name may be a password.
+                let is_name = |c: &char| c.is_ascii_alphanumeric() || "._-".contains(*c);
+                let name: String = option.chars().take_while(is_name).collect();
+                let rest = if name.len() == option.len() { "" } else { "…" };
+                return Err(Failure::usage(format!("-X '{name}{rest}' is not KEY=VALUE")));
             };
             pairs.push((key.to_owned(), value.to_owned()));
         }
@@ -375,6 +392,14 @@ mod tests {
             said(&["read", "--format", "xml"]),
             "invalid value 'xml' for '--format <FORMAT>' [possible values: json, value, none]; see --help"
         );
+        let spelt_wrong = said(&["offsets", "show", "zookeper://ann:s3cret@h,ben:s3cret@i/a@b?group=g"]);
+        assert!(spelt_wrong.starts_with("invalid value 'zookeper://…@i/a@b?group=g' for"), "{spelt_wrong}");
+        for store in ["zookeeper://ann:s3cret@h?group=g", "zookeeper://s3cret@h", "redis://:s3cret@h"] {
+            for line in [&["offsets", "show", store][..], &["run", "--offset-store", store], &["run", "--sink", store]]
+            {
+                assert!(!said(line).contains("s3cret"), "{}", said(line));
+            }
+        }
         assert_eq!(said(&["lag"]), "the following required arguments were not provided: --group <GROUP>; see --help");
     }
 

@@ -112,7 +112,9 @@ impl OffsetsFile {
             let error = io::Error::new(io::ErrorKind::InvalidInput, "the path names no file");
             return Err(failed(error).into());
         }
-        Ok(Self { shared: Arc::new(Shared { path: absolute, state: Mutex::default() }) })
+        // The file that a link leads to is meant: a rename would put another one in the place of the link, and the lock must be the same.
+        let path = if absolute.is_symlink() { fs::canonicalize(&absolute).map_err(failed)? } else { absolute };
+        Ok(Self { shared: Arc::new(Shared { path, state: Mutex::default() }) })
     }
 }
 
@@ -430,6 +432,23 @@ mod tests {
         let outcome = two.store(&commit(&[(0, 6)])).await.unwrap();
         assert_eq!(outcome.kept.len(), 1);
         assert_eq!(held(&two).await, [(0, 7)]);
+    }
+
+    #[tokio::test]
+    async fn a_link_stands_for_the_file_it_leads_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, link) = (directory.path().join("o"), directory.path().join("link"));
+        std::os::unix::fs::symlink("o", &link).unwrap();
+        let error = OffsetsFile::new(&link).unwrap_err();
+        assert_eq!(error.condition(), "OFFSETS_FILE_IO", "it leads nowhere");
+        let file = OffsetsFile::new(&path).unwrap();
+        file.store(&commit(&[(0, 5)])).await.unwrap();
+        let linked = OffsetsFile::new(&link).unwrap();
+        assert_eq!(condition(linked.store(&commit(&[(0, 6)])).await), "OFFSETS_FILE_LOCKED");
+        drop(file);
+        linked.store(&commit(&[(0, 6)])).await.unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(held(&OffsetsFile::new(&path).unwrap()).await, [(0, 6)]);
     }
 
     #[tokio::test]

@@ -45,9 +45,9 @@ pub enum OffsetTarget {
 ///
 /// ```no_run
 /// # async fn example(client: &ottla_stream::Client) -> Result<(), ottla_stream::Error> {
-/// use ottla_stream::{OffsetMoves, OffsetTarget, StoreUrl};
+/// use ottla_stream::{OffsetMoves, OffsetTarget, StoreUrl, ZooKeeperOptions};
 ///
-/// let group = "group:nightly".parse::<StoreUrl>()?.open(client)?;
+/// let group = "group:nightly".parse::<StoreUrl>()?.open(client, &ZooKeeperOptions::default())?;
 /// let moves = OffsetMoves::plan(&*group, client, &OffsetTarget::Earliest, &["logs".to_owned()].into()).await?;
 /// for moved in &moves.moves {
 ///     println!("{}: {:?} to {}, {}", moved.partition, moved.from, moved.to, moved.change);
@@ -276,6 +276,8 @@ impl OffsetMoves {
         let mut commit = self.commit.clone();
         let back = self.moves.iter().filter(|moved| matches!(moved.change, MoveChange::Back(_)));
         commit.moved_back = back.map(|moved| moved.partition.clone()).collect();
+        // What is set is where to go on from, whichever end of a batch the store keeps.
+        commit.from_offsets = commit.offsets.clone();
         // Nothing new was processed: the store looks afresh what it holds.
         commit.repeated = true;
         store.store(&commit).await
@@ -363,6 +365,7 @@ async fn at_timestamp(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::StoreFuture;
 
     #[test]
     fn a_move_is_told_by_its_sign_and_refused_with_both_numbers() {
@@ -403,5 +406,34 @@ mod tests {
         );
         assert_eq!((error.condition(), refused(&[4]).condition()), ("OFFSET_BEYOND_END", "OFFSET_MOVES_BACK"));
         assert!(refused(&[1; 12]).to_string().ends_with(", and 2 more"));
+    }
+
+    /// Keeps where batches begin, as a place in ZooKeeper does with `offset=from`.
+    #[derive(Debug, Default)]
+    struct KeepsFrom(std::sync::Mutex<Offsets>);
+
+    impl OffsetStore for KeepsFrom {
+        fn name(&self) -> String {
+            "the test's".to_owned()
+        }
+
+        fn load<'a>(&'a self, _: Option<&'a BTreeSet<TopicPartition>>) -> StoreFuture<'a, StoredOffsets> {
+            Box::pin(async { Ok(StoredOffsets::default()) })
+        }
+
+        fn store<'a>(&'a self, commit: &'a StoreCommit) -> StoreFuture<'a, CommitOutcome> {
+            self.0.lock().unwrap().clone_from(&commit.from_offsets);
+            Box::pin(async { Ok(CommitOutcome::default()) })
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_set_is_where_to_go_on_from_for_a_store_that_keeps_where_batches_begin() {
+        let offsets: Offsets = [(TopicPartition::new("t", 0), 7)].into();
+        let commit = StoreCommit { offsets: offsets.clone(), ..StoreCommit::default() };
+        let moves = OffsetMoves { moves: vec![], left_out: BTreeMap::new(), not_offsets: BTreeMap::new(), commit };
+        let store = KeepsFrom::default();
+        moves.apply(&store, false).await.unwrap();
+        assert_eq!(*store.0.lock().unwrap(), offsets);
     }
 }

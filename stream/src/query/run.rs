@@ -165,8 +165,8 @@ impl Run {
             let outcome = self.trigger(begun_ms).await?;
             if outcome == Outcome::Idle {
                 self.control.found_nothing(look);
-                let warnings = self.stores.refresh().await?;
-                self.warn_all(warnings);
+                let refreshed = self.stores.refresh().await;
+                self.after_commit(refreshed)?;
             }
             match self.trigger {
                 Trigger::Once => return Ok(()),
@@ -298,9 +298,8 @@ impl Run {
         self.batch_id = batch.id.saturating_add(1);
         lost.iter().flatten().for_each(|lost| self.observer.warn(&lost.to_string()));
         self.report(batch, tallies, lost, report);
-        let warnings = self.stores.commit(&commits).await?;
-        self.control.note_failed_commits(self.stores.failed());
-        self.warn_all(warnings);
+        let committed = self.stores.commit(&commits).await;
+        self.after_commit(committed)?;
         if let Some(checkpoint) = &self.checkpoint {
             self.warn_all(checkpoint.warnings());
         }
@@ -390,6 +389,13 @@ impl Run {
         let deadline = self.control.stop_deadline();
         let warnings = self.stores.flush(deadline).await?;
         self.warn_all(warnings);
+        Ok(())
+    }
+
+    /// Counts what failed, also where it stops the query, and tells what there is to warn of.
+    fn after_commit(&self, committed: Result<Vec<String>>) -> Result<()> {
+        self.control.note_failed_commits(self.stores.failed());
+        self.warn_all(committed?);
         Ok(())
     }
 

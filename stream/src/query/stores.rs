@@ -163,18 +163,25 @@ impl Stores {
     /// # Errors
     /// The commit failed and there is no checkpoint.
     pub(super) async fn commit(&mut self, commits: &[Option<StoreCommit>]) -> Result<Vec<String>> {
-        let mut warnings = Vec::new();
+        // Before the first is tried: what a stop cuts off is still waiting then, and not forgotten.
         for slot in &mut self.slots {
             let Some(Some(commit)) = commits.get(slot.source) else { continue };
             let mut commit = commit.clone();
             if let Some(older) = slot.waiting.take() {
                 commit.absorb(older);
             }
-            if let Err(error) = slot.commit(commit, &mut warnings).await {
+            slot.waiting = Some(commit);
+        }
+        let mut warnings = Vec::new();
+        for slot in &mut self.slots {
+            if !matches!(commits.get(slot.source), Some(Some(_))) {
+                continue;
+            }
+            if let Err(error) = slot.commit(&mut warnings).await {
                 self.failed += 1;
                 if self.only {
                     // The query ends with this, and the batch is read again: nothing is left to be tried at the stop.
-                    slot.waiting = None;
+                    self.slots.iter_mut().for_each(|slot| slot.waiting = None);
                     return Err(error);
                 }
                 warnings.push(format!(
@@ -195,18 +202,18 @@ impl Stores {
         let mut warnings = Vec::new();
         let mut failure = None;
         for slot in &mut self.slots {
-            while let Some(commit) = slot.waiting.take() {
+            // What the last attempt that was not cut off came to: the deadline itself tells nobody why.
+            let mut said = None;
+            while let Some(commit) = &slot.waiting {
                 let names: Vec<String> = commit.offsets.keys().map(ToString::to_string).collect();
-                let again = commit.clone();
-                let attempt = tokio::time::timeout_at(deadline, slot.commit(commit, &mut warnings)).await;
-                slot.waiting = slot.waiting.take().or_else(|| attempt.is_err().then_some(again));
-                let error = match attempt {
+                let attempt = tokio::time::timeout_at(deadline, slot.commit(&mut warnings)).await;
+                match attempt {
                     Ok(Ok(())) => continue,
-                    Ok(Err(error)) => Some(error),
-                    Err(_) => None,
-                };
+                    Ok(Err(error)) => said = Some(error),
+                    Err(_) => {}
+                }
                 if Instant::now() + RETRY_PAUSE >= deadline {
-                    let (store, source) = (slot.store.name(), error.map(Box::new));
+                    let (store, source) = (slot.store.name(), said.take().map(Box::new));
                     failure = failure.or(Some(Error::Uncommitted { store, partitions: names.join(", "), source }));
                     break;
                 }
@@ -218,28 +225,23 @@ impl Stores {
 }
 
 impl Slot {
-    /// On failure the commit stays here, waiting.
-    async fn commit(&mut self, mut commit: StoreCommit, warnings: &mut Vec<String>) -> Result<()> {
+    /// Commits what is waiting. It waits on after a failure, and when this is cut off.
+    async fn commit(&mut self, warnings: &mut Vec<String>) -> Result<()> {
+        let Some(mut commit) = self.waiting.clone() else { return Ok(()) };
         commit.moved_back.extend(self.moved_back.iter().cloned());
         let begun = Instant::now();
         let mut result = self.store.store(&commit).await;
         if result.is_err() && was_stopped(begun.elapsed(), self.limit) {
             result = self.store.store(&commit).await;
         }
-        match result {
-            Ok(outcome) => {
-                self.moved_back.retain(|partition| !commit.offsets.contains_key(partition));
-                // Once is enough: committed again, it must not take back what somebody else did meanwhile.
-                commit.moved_back.clear();
-                self.last = Some((commit, Instant::now()));
-                warnings.extend(told(&self.store.name(), &outcome));
-                Ok(())
-            }
-            Err(error) => {
-                self.waiting = Some(commit);
-                Err(error)
-            }
-        }
+        let outcome = result?;
+        self.waiting = None;
+        self.moved_back.retain(|partition| !commit.offsets.contains_key(partition));
+        // Once is enough: committed again, it must not take back what somebody else did meanwhile.
+        commit.moved_back.clear();
+        self.last = Some((commit, Instant::now()));
+        warnings.extend(told(&self.store.name(), &outcome));
+        Ok(())
     }
 }
 

@@ -178,6 +178,42 @@ async fn a_commit_that_still_fails_at_the_stop_is_an_error_that_names_the_partit
     let text = ottla_client::report(&error);
     assert_eq!(error.condition(), "COMMIT_FAILED");
     assert!(text.contains("group 'g' did not take the offsets of t-0"), "{text}");
+
+    // The next run has nothing but that one. Its first attempt is refused, and no other answered: the reason is told all the same.
+    let asked = Arc::new(AtomicBool::new(false));
+    broker.on(
+        ApiKey::OffsetCommit,
+        move |_| if asked.swap(true, Ordering::SeqCst) { Action::Mute } else { Action::Error(25) },
+    );
+    let beside = query(options(&broker, &[]), checkpoint.path())
+        .commit_group("g")
+        .stop_timeout(std::time::Duration::from_secs(1));
+    let running = memory.start(beside.trigger(Trigger::AvailableNow)).unwrap();
+    let error = running.await_termination().await.unwrap_err();
+    let text = ottla_client::report(&error);
+    assert!(text.contains("did not take the offsets of t-0"), "{text}");
+    assert_eq!(running.failed_commits(), 1);
+}
+
+/// A stop that comes while a commit is at work does not forget it, whether there is a checkpoint or not.
+#[tokio::test]
+async fn a_commit_that_a_stop_cuts_off_is_an_error_that_names_the_partitions() {
+    let broker = broker(1, 6).await;
+    broker.on(ApiKey::OffsetCommit, |_| Action::Mute);
+    let checkpoint = tempfile::tempdir().unwrap();
+    let beside = query(options(&broker, &[]), checkpoint.path()).commit_group("g");
+    for query in [beside, without_checkpoint(options(&broker, &[]))] {
+        let memory = Memory::default();
+        let before = broker.requests(ApiKey::OffsetCommit);
+        let running = memory.start(query.stop_timeout(std::time::Duration::from_millis(300))).unwrap();
+        while broker.requests(ApiKey::OffsetCommit) == before {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        let error = running.stop().await.unwrap_err();
+        let text = ottla_client::report(&error);
+        assert_eq!((error.condition(), memory.batches().len()), ("COMMIT_FAILED", 1), "{text}");
+        assert!(text.contains("group 'g' did not take the offsets of t-0"), "{text}");
+    }
 }
 
 #[tokio::test]
@@ -187,9 +223,11 @@ async fn a_commit_that_fails_without_a_checkpoint_stops_the_query() {
     let memory = Memory::default();
     let alone = without_checkpoint(options(&broker, &[("maxOffsetsPerTrigger", "2")]))
         .stop_timeout(std::time::Duration::from_millis(100));
-    let error = run(alone, &memory).await.unwrap_err();
+    let running = memory.start(alone.trigger(Trigger::AvailableNow)).unwrap();
+    let error = running.await_termination().await.unwrap_err();
     assert!(ottla_client::report(&error).contains("active members"), "{}", ottla_client::report(&error));
-    assert_eq!(memory.batches().len(), 1);
+    assert_eq!(error.condition(), "COMMIT_FAILED");
+    assert_eq!((memory.batches().len(), running.failed_commits()), (1, 1));
 }
 
 /// S-O07: offsets that nothing is added to expire on the brokers.

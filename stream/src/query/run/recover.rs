@@ -76,9 +76,8 @@ impl Run {
         }
         self.go_to(entry);
         // The last run may not have come to it, and nobody has where the checkpoint came from elsewhere.
-        let warnings = self.stores.commit(&commits).await?;
-        self.warn_all(warnings);
-        Ok(())
+        let committed = self.stores.commit(&commits).await;
+        self.after_commit(committed)
     }
 
     fn go_to(&mut self, entry: &OffsetsEntry) {
