@@ -99,6 +99,9 @@ pub enum OffsetsFileErrorKind {
     Changed,
 }
 
+/// The offsets of half a million partitions.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
 impl OffsetsFile {
     /// The file at `path`, which need not be there yet.
     ///
@@ -149,7 +152,12 @@ impl Shared {
 
     /// A file that is not there has no rows.
     fn read(&self) -> Result<Rows, OffsetsFileError> {
-        match fs::read(&self.path) {
+        let regular = |metadata: fs::Metadata| match metadata.is_file() && metadata.len() <= FILE_BYTES_MAX {
+            true => fs::read(&self.path),
+            // A pipe would be waited for, and a device read without an end.
+            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file, or far too large for offsets")),
+        };
+        match fs::metadata(&self.path).and_then(regular) {
             Ok(bytes) => parse(&bytes).map_err(|source| OffsetsFileError { path: self.path.clone(), source }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Rows::new()),
             Err(error) => Err(OffsetsFileError::io(&self.path, "reading it", error)),
@@ -367,6 +375,15 @@ mod tests {
 
     fn condition(result: Result<CommitOutcome>) -> &'static str {
         result.unwrap_err().condition()
+    }
+
+    #[tokio::test]
+    async fn what_is_no_file_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        for path in [Path::new("/dev/zero"), directory.path()] {
+            let error = OffsetsFile::new(path).unwrap().load(None).await.unwrap_err();
+            assert_eq!(error.condition(), "OFFSETS_FILE_IO", "{}", path.display());
+        }
     }
 
     #[tokio::test]
