@@ -16,6 +16,8 @@ pub(crate) enum Recovered {
         batch_id: i64,
         /// Where it ended.
         entry: OffsetsEntry,
+        /// Where it began; `None` for batch 0, which began at the initial offsets.
+        before: Option<OffsetsEntry>,
     },
     /// The newest batch was planned and is not known to be done: it is run again, over the same offsets.
     Pending {
@@ -66,7 +68,7 @@ impl Checkpoint {
         let watermark_ms = committed.map(|id| read_commit(&self.commits, id)).transpose()?.flatten();
         self.remember(entry.metadata.as_ref(), watermark_ms.filter(|_| committed == Some(newest)));
         if committed == Some(newest) {
-            return Ok(Recovered::Committed { batch_id: newest, entry });
+            return Ok(Recovered::Committed { batch_id: newest, entry, before: before.map(|(_, before)| before) });
         }
         if let Some(committed) = committed {
             if committed < newest.saturating_sub(1) || committed > newest {

@@ -272,3 +272,46 @@ async fn s_o04_offsets_of_a_deleted_topic_are_not_committed() {
     running.await_termination().await.unwrap_err();
     assert!(broker.committed("g", "t", 0).is_none_or(|committed| committed.offset <= 30));
 }
+
+/// Keeps what it is given.
+#[derive(Debug, Default)]
+struct Recorder(std::sync::Mutex<Vec<ottla_stream::StoreCommit>>);
+
+impl ottla_stream::OffsetStore for Recorder {
+    fn name(&self) -> String {
+        "recorder".to_owned()
+    }
+
+    fn load<'a>(
+        &'a self,
+        _partitions: Option<&'a std::collections::BTreeSet<ottla_stream::TopicPartition>>,
+    ) -> ottla_stream::StoreFuture<'a, ottla_stream::StoredOffsets> {
+        Box::pin(async { Ok(ottla_stream::StoredOffsets::default()) })
+    }
+
+    fn store<'a>(
+        &'a self,
+        commit: &'a ottla_stream::StoreCommit,
+    ) -> ottla_stream::StoreFuture<'a, ottla_stream::CommitOutcome> {
+        self.0.lock().unwrap().push(commit.clone());
+        Box::pin(async { Ok(ottla_stream::CommitOutcome::default()) })
+    }
+}
+
+/// A store that is to read its last batch again is brought up at the start like any other.
+#[tokio::test]
+async fn a_store_learns_where_the_batch_of_an_earlier_run_began() {
+    let broker = broker(1, 3).await;
+    let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
+    for (records, from, until) in [(0, 0, 3), (4, 3, 7)] {
+        fill(&broker, "t", 0, records);
+        run(query(options(&broker, &[]), checkpoint.path()), &memory).await.unwrap();
+        let recorder = Arc::new(Recorder::default());
+        let again = query(options(&broker, &[]), checkpoint.path()).offset_store(0, recorder.clone());
+        run(again, &memory).await.unwrap();
+        let commits = recorder.0.lock().unwrap();
+        let partition = ottla_stream::TopicPartition::new("t", 0);
+        assert_eq!(commits.len(), 1);
+        assert_eq!((commits[0].from_offsets[&partition], commits[0].offsets[&partition]), (from, until));
+    }
+}

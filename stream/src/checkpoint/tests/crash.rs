@@ -114,7 +114,7 @@ fn a_process_killed_at_any_time_leaves_a_checkpoint_to_go_on_from() {
         let checkpoint = open(directory.path());
         let (batch_id, entry) = match checkpoint.recover(1).unwrap() {
             Recovered::New => continue,
-            Recovered::Committed { batch_id, entry } => (batch_id, entry),
+            Recovered::Committed { batch_id, entry, .. } => (batch_id, entry),
             Recovered::Pending { batch_id, entry, before } => {
                 let expected = batch_id.checked_sub(1).filter(|id| *id >= 0).map(|id| numbered(&checkpoint, id));
                 assert_eq!(before, expected);

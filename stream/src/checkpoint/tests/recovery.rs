@@ -64,7 +64,7 @@ fn s_s07_a_hole_in_the_offsets_names_the_files_and_a_safe_action() {
     fs::remove_file(directory.path().join("offsets/9")).unwrap();
     fs::copy(directory.path().join("offsets/7"), directory.path().join("offsets/6")).unwrap();
     let recovered = open(directory.path()).recover(1).unwrap();
-    let Recovered::Committed { batch_id: 7, entry } = recovered else { panic!("{recovered:?}") };
+    let Recovered::Committed { batch_id: 7, entry, .. } = recovered else { panic!("{recovered:?}") };
     assert_eq!(entry.sources, [Some(offsets(&[("t", 0, 70)]))]);
 }
 
@@ -164,7 +164,7 @@ fn s_s08_other_files_are_nobodys_business() {
     ]);
     fs::create_dir(directory.path().join("offsets/9")).unwrap();
     let checkpoint = open(directory.path());
-    let Recovered::Committed { batch_id: 7, entry } = checkpoint.recover(1).unwrap() else { panic!() };
+    let Recovered::Committed { batch_id: 7, entry, .. } = checkpoint.recover(1).unwrap() else { panic!() };
     checkpoint.write_offsets(8, &entry).unwrap();
     assert!(!directory.path().join("offsets/.8.crc").exists(), "Spark would check our file against it");
     assert!(matches!(checkpoint.recover(1).unwrap(), Recovered::Pending { batch_id: 8, .. }));
@@ -188,7 +188,7 @@ fn settings_and_watermark_are_handed_on() {
     checkpoint.write_commit(1).unwrap();
     let commit = fs::read_to_string(directory.path().join("commits/1")).unwrap();
     assert_eq!(commit, "v1\n{\"nextBatchWatermarkMs\":50}");
-    let Recovered::Committed { batch_id: 1, entry } = checkpoint.recover(1).unwrap() else { panic!() };
+    let Recovered::Committed { batch_id: 1, entry, .. } = checkpoint.recover(1).unwrap() else { panic!() };
     assert_eq!(entry.sources, [None]);
 }
 

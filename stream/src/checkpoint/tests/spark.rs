@@ -25,7 +25,7 @@ fn a_real_directory_is_read_with_its_checksums_and_gone_on_from() {
     let checkpoint = open(directory.path());
     assert_eq!(checkpoint.id().to_string(), "2dbd350d-fa68-44a5-adc2-faa460a7e098");
     assert_eq!(checkpoint.initial_offsets(0).unwrap(), Some(offsets(&[("h02", 0, 0), ("h02", 1, 0)])));
-    let Recovered::Committed { batch_id: 6, entry } = checkpoint.recover(1).unwrap() else { panic!() };
+    let Recovered::Committed { batch_id: 6, entry, .. } = checkpoint.recover(1).unwrap() else { panic!() };
     assert_eq!(entry.sources, [Some(offsets(&[("h02", 0, 60), ("h02", 1, 30)]))]);
     let conf = entry.metadata.as_ref().unwrap().conf.clone();
     assert_eq!((conf.len(), &conf["spark.sql.shuffle.partitions"]), (15, &"2".into()));
@@ -56,7 +56,9 @@ fn a_real_directory_is_read_with_its_checksums_and_gone_on_from() {
 
     drop(checkpoint);
     let checkpoint = open(directory.path());
-    assert_eq!(checkpoint.recover(1).unwrap(), Recovered::Committed { batch_id: 7, entry: next });
+    let Recovered::Committed { batch_id: 7, entry, before } = checkpoint.recover(1).unwrap() else { panic!() };
+    assert_eq!(entry, next);
+    assert_eq!(before.unwrap().sources, [Some(offsets(&[("h02", 0, 60), ("h02", 1, 30)]))]);
 }
 
 #[test]
@@ -139,7 +141,7 @@ fn recorded_checkpoints_mean_what_they_mean_to_spark() {
                 assert_eq!(newest("offsets/"), None, "{name}");
                 continue;
             }
-            Recovered::Committed { batch_id, entry } => (Some(batch_id), batch_id, entry),
+            Recovered::Committed { batch_id, entry, .. } => (Some(batch_id), batch_id, entry),
             Recovered::Pending { batch_id, entry, before } => {
                 assert_eq!(before.is_some(), batch_id > 0, "{name}");
                 (batch_id.checked_sub(1).filter(|id| *id >= 0), batch_id, entry)

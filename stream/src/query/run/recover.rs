@@ -7,7 +7,10 @@ use crate::{
     offset::Begin,
     query::{Trigger, observer::Observer, source::Span},
 };
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 impl Run {
     /// Finds out where the query goes on.
@@ -35,7 +38,7 @@ impl Run {
                 let recovered = on_disk(&checkpoint, move |checkpoint| checkpoint.recover_continuous(sources)).await?;
                 self.batch_id = recovered.next_epoch;
                 if let Some((epoch, entry)) = recovered.committed {
-                    self.committed_before(epoch, &entry).await?;
+                    self.committed_before(epoch, &entry, Vec::new()).await?;
                 }
                 self.warn_all(checkpoint.warnings());
             }
@@ -48,9 +51,16 @@ impl Run {
         let sources = self.sources.len();
         match on_disk(checkpoint, move |checkpoint| checkpoint.recover(sources)).await? {
             Recovered::New => {}
-            Recovered::Committed { batch_id, entry } => {
+            Recovered::Committed { batch_id, entry, before } => {
                 self.batch_id = batch_id.saturating_add(1);
-                self.committed_before(batch_id, &entry).await?;
+                let mut starts = Vec::new();
+                for index in 0..sources {
+                    starts.push(match &before {
+                        Some(before) => before.sources.get(index).cloned().flatten(),
+                        None => on_disk(checkpoint, move |checkpoint| checkpoint.initial_offsets(index)).await?,
+                    });
+                }
+                self.committed_before(batch_id, &entry, starts).await?;
             }
             Recovered::Pending { batch_id, entry, before } => {
                 self.batch_id = batch_id;
@@ -64,9 +74,14 @@ impl Run {
         Ok(())
     }
 
-    /// Goes on after a batch that an earlier run has done.
-    async fn committed_before(&mut self, batch_id: i64, entry: &OffsetsEntry) -> Result<()> {
-        let mut commits = self.commits_of(batch_id, entry);
+    /// Goes on after a batch that an earlier run has done, and that began at `starts` as far as that is known.
+    async fn committed_before(
+        &mut self,
+        batch_id: i64,
+        entry: &OffsetsEntry,
+        starts: Vec<Option<Offsets>>,
+    ) -> Result<()> {
+        let mut commits = self.commits_of(batch_id, entry, starts);
         for (source, commit) in self.sources.iter().zip(&mut commits) {
             if let Some(commit) = commit.as_mut().filter(|_| !self.stores.is_empty()) {
                 // The first batch tells of those.
@@ -154,13 +169,26 @@ impl Run {
     }
 
     /// What the stores are to hold after a batch that an earlier run has done.
-    fn commits_of(&self, batch_id: i64, entry: &OffsetsEntry) -> Vec<Option<StoreCommit>> {
-        let commit = |(offsets, own): (&Option<Offsets>, OwnSource)| {
+    fn commits_of(
+        &self,
+        batch_id: i64,
+        entry: &OffsetsEntry,
+        mut starts: Vec<Option<Offsets>>,
+    ) -> Vec<Option<StoreCommit>> {
+        starts.resize(entry.sources.len(), None);
+        let commit = |((offsets, own), start): ((&Option<Offsets>, OwnSource), Option<Offsets>)| {
+            let end = offsets.clone()?;
+            let from_offsets = match start {
+                Some(start) => {
+                    Span { start, start_ids: BTreeMap::new(), end: end.clone(), own: own.clone() }.begin_offsets()
+                }
+                None => Offsets::new(),
+            };
             Some(StoreCommit {
                 batch_id,
                 query_id: self.id.to_string(),
-                offsets: offsets.clone()?,
-                from_offsets: Offsets::new(),
+                offsets: end,
+                from_offsets,
                 leader_epochs: own.leader_epochs,
                 topic_ids: own.topic_ids,
                 recreated: BTreeSet::new(),
@@ -168,7 +196,7 @@ impl Run {
                 moved_back: BTreeSet::new(),
             })
         };
-        entry.sources.iter().zip(own_sources(entry)).map(commit).collect()
+        entry.sources.iter().zip(own_sources(entry)).zip(starts).map(commit).collect()
     }
 }
 
