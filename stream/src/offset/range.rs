@@ -25,6 +25,11 @@ impl OffsetRange {
     pub fn is_empty(&self) -> bool {
         self.from_offset >= self.until_offset
     }
+
+    /// Whether the range goes on for as long as records come (continuous mode).
+    pub(crate) fn is_endless(&self) -> bool {
+        self.until_offset == i64::MAX
+    }
 }
 
 impl fmt::Display for OffsetRange {

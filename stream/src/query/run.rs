@@ -70,14 +70,12 @@ pub(super) struct Run {
 }
 
 /// A batch that is written down, or will be.
-#[derive(Clone)]
 pub(super) struct Batch {
     id: i64,
     sources: Vec<BatchSource>,
 }
 
 /// A source's part in a batch.
-#[derive(Clone)]
 struct BatchSource {
     /// `None` while the source has no partition.
     span: Option<Span>,

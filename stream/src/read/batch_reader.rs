@@ -199,6 +199,11 @@ impl BatchReader {
         Some(ReadBatch { client, reader, batch, tools, include_headers: *include_headers })
     }
 
+    /// Whether nothing more comes of some range.
+    pub(crate) fn has_ended_range(&self) -> bool {
+        self.readers.iter().any(RangeReader::is_done)
+    }
+
     /// What was read since the last call. Positions go on.
     pub(crate) fn take_outcome(&mut self) -> ReadOutcome {
         self.leave();

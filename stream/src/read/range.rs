@@ -299,9 +299,14 @@ impl RangeReader {
         }
     }
 
-    /// Nothing more of the range can be had.
+    /// Nothing more of the range can be had. One without an end ends here: nobody knows how far it would have gone.
     pub(super) fn lose_rest(&mut self, kind: LossKind, log_start_offset: i64, log_end_offset: i64) {
-        self.lost_until(self.range.until_offset, kind, log_start_offset, log_end_offset);
+        if self.range.is_endless() {
+            self.note_lost(self.position, kind, log_start_offset, log_end_offset);
+            (self.range.until_offset, self.until) = (self.position, self.position);
+        } else {
+            self.lost_until(self.range.until_offset, kind, log_start_offset, log_end_offset);
+        }
     }
 
     /// The range up to `log_start_offset` is gone; it goes on there.
@@ -311,11 +316,15 @@ impl RangeReader {
 
     fn lost_until(&mut self, until_offset: i64, kind: LossKind, log_start_offset: i64, log_end_offset: i64) {
         if until_offset > self.position {
-            let range = OffsetRange { from_offset: self.position, until_offset, ..self.range.clone() };
-            let wanted_until_offset = self.range.until_offset;
-            self.lost.push(LostRange { range, kind, wanted_until_offset, log_start_offset, log_end_offset });
+            self.note_lost(until_offset, kind, log_start_offset, log_end_offset);
             self.position = until_offset;
         }
+    }
+
+    fn note_lost(&mut self, until_offset: i64, kind: LossKind, log_start_offset: i64, log_end_offset: i64) {
+        let range = OffsetRange { from_offset: self.position, until_offset, ..self.range.clone() };
+        let wanted_until_offset = self.range.until_offset;
+        self.lost.push(LostRange { range, kind, wanted_until_offset, log_start_offset, log_end_offset });
     }
 }
 

@@ -88,6 +88,10 @@ fn partition(range: &OffsetRange) -> TopicPartition {
 
 fn by_offset(range: &OffsetRange, filter: &BoundFilter) -> Range<i64> {
     let (from, until) = (range.from_offset, range.until_offset.max(range.from_offset));
+    // How far one without an end got is what was read of it: nothing of it is left out.
+    if range.is_endless() {
+        return from..until;
+    }
     if filter.is_never() {
         return until..until;
     }
@@ -111,5 +115,9 @@ mod tests {
         assert_eq!(narrowed("partition <> 3"), 90..90);
         assert_eq!(narrowed("topic = 'u'"), 90..90);
         assert_eq!(narrowed("offset < 5"), 10..10);
+        let endless = OffsetRange { until_offset: i64::MAX, ..range.clone() };
+        for text in ["offset > 100", "offset < 5", "partition <> 3"] {
+            assert_eq!(by_offset(&endless, &text.parse::<Filter>().unwrap().bind("t", 3)), 10..i64::MAX, "{text}");
+        }
     }
 }

@@ -1,11 +1,8 @@
 //! A topic, a stream with short intervals, and what its batches hold.
 
+use crate::common::batch;
 use bytes::Bytes;
 use ottla_embedded::EmbeddedBroker;
-use ottla_protocol::{
-    compression::Compressor,
-    record::{Headers, Record, RecordBatchBuilder, RecordBatchOptions, TimestampType},
-};
 use ottla_stream::{DirectBatch, DirectStream, DirectStreamBuilder, ProcessedRanges, StreamOptions};
 use std::time::Duration;
 
@@ -14,18 +11,7 @@ pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 
 /// A batch of one record at this offset, which is its value.
 pub(crate) fn record(offset: i64) -> Bytes {
-    let value = offset.to_string();
-    let mut builder = RecordBatchBuilder::new(RecordBatchOptions::new(offset));
-    let record = Record {
-        offset,
-        timestamp: 1_000,
-        timestamp_type: TimestampType::CreateTime,
-        key: None,
-        value: Some(value.as_bytes()),
-        headers: Headers::default(),
-    };
-    builder.append(&record).unwrap();
-    builder.build(&mut Compressor::new()).unwrap().freeze()
+    batch(offset, [offset.to_string()])
 }
 
 /// Appends `records` records to a partition, each its own batch.

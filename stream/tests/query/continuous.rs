@@ -70,6 +70,11 @@ fn next_epoch(checkpoint: &Path) -> i64 {
     ids(checkpoint, "commits").last().map_or(0, |epoch| epoch + 1)
 }
 
+/// Where the last epoch that was finished ends.
+fn newest_offsets(checkpoint: &Path) -> Option<String> {
+    Some(last_line(checkpoint, &format!("offsets/{}", ids(checkpoint, "commits").last()?)))
+}
+
 #[tokio::test]
 async fn records_arrive_within_an_epoch_and_a_restart_goes_on_after_the_last_one() {
     let broker = broker(2, 10).await;
@@ -84,8 +89,7 @@ async fn records_arrive_within_an_epoch_and_a_restart_goes_on_after_the_last_one
     assert!(sent.elapsed() < Duration::from_secs(1), "{:?}", sent.elapsed());
     // What was handed on is written down before the query ends.
     running.stop().await.unwrap();
-    let newest = next_epoch(checkpoint.path()) - 1;
-    assert_eq!(last_line(checkpoint.path(), &format!("offsets/{newest}")), r#"{"t":{"0":11,"1":10}}"#);
+    assert_eq!(newest_offsets(checkpoint.path()).as_deref(), Some(r#"{"t":{"0":11,"1":10}}"#));
     assert_eq!(broker.committed("g", "t", 0).unwrap().offset, 11);
     fill(&broker, "t", 1, 2);
     let running = continuous(query(options(&broker, &[]), checkpoint.path()), epoch, &arrivals);
@@ -133,6 +137,68 @@ async fn an_epoch_that_is_over_at_once_takes_what_is_at_hand() {
     let all = tokio::time::timeout(Duration::from_secs(20), arrivals.await_count(10)).await;
     assert!(all.is_ok(), "{} of 10 after {} epochs", arrivals.count(), next_epoch(checkpoint.path()));
     running.stop().await.unwrap();
+}
+
+/// A range without an end has no end that it could be at because nothing of it is kept.
+#[tokio::test]
+async fn what_is_committed_does_not_depend_on_the_filter() {
+    for filter in ["partition = 0", "offset >= 100", "offset < 3", "topic = 'u'", "timestamp >= 5000", "value IS NULL"]
+    {
+        let broker = broker(2, 5).await;
+        let (checkpoint, arrivals) = (tempfile::tempdir().unwrap(), Arrivals::default());
+        let filtered = query(options(&broker, &[]), checkpoint.path()).filter(filter.parse().unwrap());
+        let running = continuous(filtered, Duration::from_millis(50), &arrivals);
+        let all = r#"{"t":{"0":6,"1":5}}"#;
+        fill(&broker, "t", 0, 1);
+        let done = async {
+            while newest_offsets(checkpoint.path()).as_deref() != Some(all) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), done).await.unwrap_or_else(|_| panic!("{filter}"));
+        running.stop().await.unwrap();
+        assert_eq!(broker.committed("g", "t", 1).unwrap().offset, 5, "{filter}");
+    }
+}
+
+/// The read is told of it in the middle of an epoch, of which nobody knows how far it would have gone.
+#[tokio::test]
+async fn a_topic_that_is_created_again_in_an_epoch_goes_on_at_its_start() {
+    let broker = broker(1, 5).await;
+    let (checkpoint, arrivals) = (tempfile::tempdir().unwrap(), Arrivals::default());
+    let lenient = options(&broker, &[("failOnDataLoss", "false")]);
+    let running = continuous(query(lenient, checkpoint.path()), Duration::from_secs(2), &arrivals);
+    arrivals.await_count(5).await;
+    broker.delete_topic("t").unwrap();
+    broker.create_topic("t", 1, &[]).unwrap();
+    fill(&broker, "t", 0, 3);
+    arrivals.await_count(8).await;
+    running.process_all_available().await.unwrap();
+    running.stop().await.unwrap();
+    let ends: Vec<String> = ids(checkpoint.path(), "offsets")
+        .iter()
+        .map(|id| last_line(checkpoint.path(), &format!("offsets/{id}")))
+        .collect();
+    let (before, after) = (r#"{"t":{"0":5}}"#, r#"{"t":{"0":3}}"#);
+    assert_eq!((ends.first().map(String::as_str), ends.last().map(String::as_str)), (Some(before), Some(after)));
+    assert!(ends.iter().all(|end| end == before || end == after), "{ends:?}");
+    assert_eq!(broker.committed("g", "t", 0).unwrap().offset, 3);
+}
+
+/// As after an unclean election: what is there now begins before what was read ends.
+#[tokio::test]
+async fn a_log_that_is_cut_in_an_epoch_goes_on_at_its_new_end() {
+    let broker = broker(1, 5).await;
+    let (checkpoint, arrivals) = (tempfile::tempdir().unwrap(), Arrivals::default());
+    let lenient = options(&broker, &[("failOnDataLoss", "false")]);
+    let running = continuous(query(lenient, checkpoint.path()), Duration::from_secs(2), &arrivals);
+    arrivals.await_count(5).await;
+    broker.truncate("t", 0, 2).unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    fill(&broker, "t", 0, 1);
+    arrivals.await_count(6).await;
+    running.stop().await.unwrap();
+    assert_eq!(newest_offsets(checkpoint.path()).as_deref(), Some(r#"{"t":{"0":3}}"#));
 }
 
 #[tokio::test]

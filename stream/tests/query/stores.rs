@@ -1,11 +1,14 @@
 //! Groups beside a checkpoint, and in its place.
 
 use crate::support::{Memory, broker, fill, options, query, run};
-use ottla_embedded::{Action, CommittedOffset, messages::ApiKey};
+use ottla_embedded::{Action, CommittedOffset, EmbeddedBroker, messages::ApiKey};
 use ottla_stream::{QueryBuilder, StreamingQuery, Trigger};
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 fn without_checkpoint(options: ottla_stream::StreamOptions) -> QueryBuilder {
@@ -100,14 +103,20 @@ async fn a_group_says_where_a_checkpoint_begins_if_it_is_asked_to() {
     assert_eq!(memory.batches(), [(0, "t-0: [4, 10) t-1: [0, 10)".to_owned())]);
 }
 
+/// A query that has done what there is, and commits it to group `g` again after each interval.
+async fn recommitting(broker: &EmbeddedBroker, checkpoint: &Path, interval: &str, memory: &Memory) -> StreamingQuery {
+    let options = options(broker, &[("ottla.recommitInterval", interval)]);
+    let running = memory.start(query(options, checkpoint).commit_group("g")).unwrap();
+    running.process_all_available().await.unwrap();
+    running
+}
+
 /// S-O08: what is committed again, or late, never takes back what somebody else committed meanwhile.
 #[tokio::test]
 async fn s_o08_a_repeated_commit_does_not_go_back() {
     let broker = broker(1, 100).await;
     let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
-    let options = options(&broker, &[("ottla.recommitInterval", "200ms")]);
-    let running = memory.start(query(options, checkpoint.path()).commit_group("g")).unwrap();
-    running.process_all_available().await.unwrap();
+    let running = recommitting(&broker, checkpoint.path(), "200ms", &memory).await;
     broker.commit("g", "t", 0, committed(500));
     let commits = broker.requests(ApiKey::OffsetFetch);
     while broker.requests(ApiKey::OffsetFetch) < commits + 2 {
@@ -235,9 +244,7 @@ async fn a_commit_that_fails_without_a_checkpoint_stops_the_query() {
 async fn s_o07_a_query_without_anything_new_commits_again() {
     let broker = broker(1, 3).await;
     let (checkpoint, memory) = (tempfile::tempdir().unwrap(), Memory::default());
-    let options = options(&broker, &[("ottla.recommitInterval", "300ms")]);
-    let running = memory.start(query(options, checkpoint.path()).commit_group("g")).unwrap();
-    running.process_all_available().await.unwrap();
+    let running = recommitting(&broker, checkpoint.path(), "300ms", &memory).await;
     let first = broker.requests(ApiKey::OffsetCommit);
     tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
     let again = broker.requests(ApiKey::OffsetCommit) - first;

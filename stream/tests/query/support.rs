@@ -1,13 +1,9 @@
 //! A topic, a query that remembers what it was given, and a checkpoint that goes away with the test.
 
+use crate::common::batch;
 use bytes::{Bytes, BytesMut};
 use ottla_embedded::{Action, EmbeddedBroker, Request, messages::ApiKey};
-use ottla_protocol::{
-    compression::Compressor,
-    decode_response, encode_response,
-    message::ListOffsetsRequest,
-    record::{Headers, Record, RecordBatchBuilder, RecordBatchOptions, TimestampType},
-};
+use ottla_protocol::{decode_response, encode_response, message::ListOffsetsRequest};
 use ottla_stream::{
     BoxError, MicroBatch, QueryBuilder, QueryError, QueryListener, StreamOptions, StreamingQuery, Trigger,
 };
@@ -21,22 +17,8 @@ use std::{
 pub(crate) fn fill(broker: &EmbeddedBroker, topic: &str, partition: i32, records: usize) {
     for _ in 0..records {
         let offset = broker.end_offset(topic, partition).unwrap();
-        broker.append(topic, partition, batch(&format!("{topic}-{partition}-{offset}"))).unwrap();
+        broker.append(topic, partition, batch(0, [format!("{topic}-{partition}-{offset}")])).unwrap();
     }
-}
-
-fn batch(value: &str) -> Bytes {
-    let mut builder = RecordBatchBuilder::new(RecordBatchOptions::new(0));
-    let record = Record {
-        offset: 0,
-        timestamp: 1_000,
-        timestamp_type: TimestampType::CreateTime,
-        key: None,
-        value: Some(value.as_bytes()),
-        headers: Headers::default(),
-    };
-    builder.append(&record).unwrap();
-    builder.build(&mut Compressor::new()).unwrap().freeze()
 }
 
 /// A broker with topic `t`.

@@ -6,6 +6,9 @@
     reason = "a failed test panics; clippy.toml lets off test functions but not their helpers"
 )]
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod commits;
 mod faults;
 mod files;

@@ -1,12 +1,12 @@
 //! Topics whose records say where they belong, and a sink that remembers what it got.
 
+use crate::common;
 use bytes::{Bytes, BytesMut};
 use ottla_embedded::{Action, EmbeddedBroker, Request};
 use ottla_protocol::{
-    compression::Compressor,
     decode_response, encode_response,
     message::{FetchRequest, FetchResponse},
-    record::{Headers, Record, RecordBatchBuilder, RecordBatchOptions, TimestampType},
+    record::Record,
 };
 use ottla_stream::{
     Client, Filter, OffsetRange, ProcessedBatch, ReadProgress, ReadSettings, RecordWriter, Result, Sink, SinkError,
@@ -21,20 +21,7 @@ use std::{
 /// A batch as a producer sends it; the broker gives it its offsets.
 pub(crate) fn batch(broker: &EmbeddedBroker, topic: &str, partition: i32, records: i64) -> Bytes {
     let first = broker.end_offset(topic, partition).unwrap();
-    let mut builder = RecordBatchBuilder::new(RecordBatchOptions::new(0));
-    for offset in 0..records {
-        let value = format!("{topic}-{partition}-{}", first + offset);
-        let record = Record {
-            offset,
-            timestamp: 1_000,
-            timestamp_type: TimestampType::CreateTime,
-            key: None,
-            value: Some(value.as_bytes()),
-            headers: Headers::default(),
-        };
-        builder.append(&record).unwrap();
-    }
-    builder.build(&mut Compressor::new()).unwrap().freeze()
+    common::batch(0, (first..first + records).map(|offset| format!("{topic}-{partition}-{offset}")))
 }
 
 /// Appends batches of ten.

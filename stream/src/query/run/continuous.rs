@@ -43,15 +43,19 @@ impl Run {
             let (looking, look) = (Instant::now(), control.begin_look());
             self.look_again(&mut reading).await?;
             report.took("latestOffset", looking);
-            if let Some(reading) = &mut reading {
+            if let Some(current) = &mut reading {
                 control.at_work(Some(self.batch_id));
                 let adding = Instant::now();
                 epochs.begin(self.batch_id).await?;
-                let handed_on = hand_on(reading, &mut *epochs, due, &control).await?;
+                let handed_on = hand_on(current, &mut *epochs, due, &control).await?;
                 epochs.finish(self.batch_id).await?;
                 report.took("addBatch", adding);
-                self.end_epoch(reading, report).await?;
+                self.end_epoch(current, report).await?;
                 control.at_work(None);
+                // A range without an end has ended, so what it would have read on from is gone: the next look says where to.
+                if current.reader.has_ended_range() {
+                    reading = None;
+                }
                 if !handed_on {
                     control.found_nothing(look);
                 }
