@@ -1,6 +1,7 @@
 //! Queries on a real broker: reported faults of batch streams, seen with Kafka's own tools. S-S17 is in `crash`.
 
 mod commits;
+mod continuous;
 mod loss;
 mod ranges;
 
